@@ -65,16 +65,16 @@ def whole(report):
 
 class TestListing:
     @tricks("page_loop")
-    def test_pages_that_lead_back_end_with_a_word_about_it(self, listed):
+    def test_a_cursor_that_repeats_ends_the_listing_with_a_report(self, listed):
         assert set(listed.tools("bad")) <= {"looped_0", "looped_1", "looped_2"}
         assert "lead back" in whole(listed.bad)
 
     @tricks("endless")
-    def test_pages_without_end_end(self, listed):
+    def test_endless_pages_are_cut_off(self, listed):
         assert "page" in whole(listed.bad)
 
     @tricks("twins")
-    def test_of_twins_the_first_stays_and_the_second_is_listed(self, listed):
+    def test_the_second_of_two_equal_tools_is_rejected(self, listed):
         assert len(listed.registry.get("bad::twin")) == 2
         assert [rejection.tool for rejection in listed.bad.rejected] == ["bad::twin"]
         assert listed.value("bad::fine") == "fine"
@@ -87,26 +87,26 @@ class TestListing:
         assert listed.value(f"bad::{next(reversed(listed.tools('bad')))}")
 
     @tricks("bad_names")
-    def test_names_that_may_not_be_are_refused_one_by_one(self, listed):
+    def test_invalid_names_are_rejected_one_by_one(self, listed):
         assert set(listed.tools("bad")) == {"fine"}
         assert len(listed.bad.rejected) == 10
         shown = whole(listed.bad)
         assert not [char for char in "\u202e\u200b\x07" if char in shown]
 
     @tricks("bad_schemas")
-    def test_schemas_that_are_none_are_refused_one_by_one(self, listed):
+    def test_invalid_schemas_are_rejected_one_by_one(self, listed):
         assert "fine" in listed.tools("bad") and listed.bad.entries == 10
         assert listed.bad.rejected
 
     @tricks("bombs")
-    def test_schemas_that_explode_are_refused_or_harmless(self, listed):
+    def test_schemas_that_are_costly_to_check_are_rejected_or_harmless(self, listed):
         assert listed.value("bad::fine") == "fine"
         assert listed.bad.entries == 4
         for name in set(listed.tools("bad")) - {"fine"}:
             listed.call(f"bad::{name}", x=1)  # one that explodes is never answered
 
     @tricks("huge_text", WAYS)
-    def test_a_description_of_five_megabytes_harms_nobody(self, listed):
+    def test_a_description_of_five_megabytes_affects_no_other_tool(self, listed):
         assert listed.value("bad::fine") == "fine"
         assert listed.bad.entries == 3
 
@@ -124,7 +124,7 @@ class TestListing:
         ],
         indirect=True,
     )
-    def test_a_list_that_is_none_fails_its_source_alone(self, listed):
+    def test_an_invalid_list_fails_only_its_source(self, listed):
         assert listed.bad.state == "failed" and listed.bad.error
         assert not listed.tools("bad")
 
@@ -137,7 +137,7 @@ class TestListing:
         ],
         indirect=True,
     )
-    def test_who_never_answers_is_given_up(self, listed):
+    def test_a_server_that_never_answers_fails_at_the_timeout(self, listed):
         assert listed.bad.state == "failed" and listed.bad.error
 
     @pytest.mark.parametrize("way", WAYS)
@@ -167,29 +167,29 @@ class TestListing:
 
 
 class TestCalls:
-    def test_results_for_others_are_not_taken_for_ones_own(self, yard):
+    def test_responses_with_foreign_ids_are_ignored(self, yard):
         assert yard.value("bad::stray") == "stray"
         assert yard.value("bad::twice") == "twice"
 
-    def test_who_never_answers_is_left_at_the_deadline(self, yard):
+    def test_a_call_that_is_never_answered_ends_at_its_deadline(self, yard):
         late = asyncio.run(yard.ask("bad::mute", {}, within=0.3))
         assert late.error_info.code == "tool.timeout"
 
-    def test_fifty_megabytes_fail_their_own_call_alone(self, yard):
+    def test_a_response_of_fifty_megabytes_fails_only_its_call(self, yard):
         results = yard.many([("bad::fine", {}), ("bad::huge", {}), ("bad::fine", {}), ("good::fine", {})])
         assert [result.result for result in results] == ["fine", None, "fine", "fine"]
         assert results[1].error_info.code == "tool.execution_error" and "16,777,216 bytes" in results[1].error
 
-    def test_an_answer_nested_without_end_is_an_error(self, yard):
+    def test_a_deeply_nested_response_is_an_error(self, yard):
         assert yard.code("bad::nested") in {"tool.execution_error", "tool.invalid_output"}
 
-    def test_junk_between_messages_is_passed_over(self, yard):
+    def test_invalid_lines_between_messages_are_ignored(self, yard):
         assert yard.value("bad::junk") == "junk"
 
-    def test_questions_nobody_allowed_are_refused_and_news_nobody_wants_ignored(self, yard):
+    def test_requests_without_a_handler_are_refused_and_unknown_notifications_ignored(self, yard):
         assert yard.value("bad::chatty") == "chatty"
 
-    def test_answers_of_the_wrong_shape_are_errors_or_kept_as_they_are(self, yard):
+    def test_results_of_a_wrong_shape_are_errors_or_kept_unchanged(self, yard):
         assert yard.code("bad::odd") in {"tool.execution_error", "tool.invalid_output"}
         assert not yard.call("bad::blocks").is_error or yard.code("bad::blocks") in {
             "tool.execution_error",
@@ -205,7 +205,7 @@ class TestCalls:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_dying_in_the_middle_of_a_call_is_told_at_once(way):
+def test_a_server_that_dies_during_a_call_fails_the_call_at_once(way):
     mark = new_mark()
     with bad_source(way, "plain", mark) as bad, yard_of(bad, GOOD) as yard:
         results = yard.many([("bad::mute", {}), ("bad::die", {}), ("good::fine", {})])
@@ -222,7 +222,7 @@ def test_dying_in_the_middle_of_a_call_is_told_at_once(way):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_cancelled_call_is_cancelled_there_too(way, tmp_path):
+def test_a_cancelled_call_is_cancelled_on_the_server_too(way, tmp_path):
     log = tmp_path / "log"
     with bad_source(way, "plain", {"HOSTILE_LOG": str(log)}) as bad, yard_of(bad) as yard:
         late = asyncio.run(yard.ask("bad::mute", {}, within=0.2))
@@ -238,9 +238,7 @@ def test_a_cancelled_call_is_cancelled_there_too(way, tmp_path):
 class TestRugPull:
     """A description that was agreed to, and is another one later."""
 
-    def test_what_was_approved_and_is_described_otherwise_later_is_no_tool_until_it_is_approved_again(
-        self, way, tmp_path
-    ):
+    def test_a_tool_whose_definition_changes_after_approval_is_missing_until_approved_again(self, way, tmp_path):
         with bad_source(way, "rug_pull", approved=str(tmp_path / "approved.json")) as bad:
             loader = MCPToolLoader(**{key: value for key, value in bad.items() if key != "type"})
             with ToolRegistry.from_loaders([loader]) as registry, MCPToolEngine(registry) as engine:
@@ -257,14 +255,14 @@ class TestRugPull:
                 until(lambda: "bad::add" in registry)
                 assert "secret" in registry.get("bad::add")[0].description
 
-    def test_without_approval_the_change_is_at_least_reported(self, way):
+    def test_without_approvals_a_changed_definition_is_reported(self, way):
         with bad_source(way, "rug_pull") as bad, yard_of(bad, GOOD) as yard:
             yard.call("bad::rug")
             until(lambda: "secret" in yard.tools("bad")["add"].description)
             assert [rewrite.change for rewrite in yard.registry.report.rewrites if rewrite.tool == "bad::add"]
 
 
-def test_no_process_outlives_its_yard_even_if_it_never_answered():
+def test_a_server_process_ends_with_its_yard_even_if_it_never_answered():
     mark = new_mark()
     with bad_source("stdio", "deaf", mark, connect_timeout=1, timeout=1) as bad, yard_of(bad, GOOD) as yard:
         assert yard.value("good::fine") == "fine"

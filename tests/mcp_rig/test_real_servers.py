@@ -54,7 +54,7 @@ class TestEverything:
         weather = yard.value("everything::get-structured-content", location="Chicago")
         assert weather == {"temperature": 36, "conditions": "Light rain / drizzle", "humidity": 82}
 
-    def test_pictures_links_and_resources_stay_what_they_are(self, yard):
+    def test_images_links_and_resources_are_passed_on_unchanged(self, yard):
         picture = blocks_of(yard.call("everything::get-tiny-image"))
         assert "image" in [block["type"] for block in picture]
         assert next(block["mimeType"] for block in picture if block["type"] == "image") == "image/png"
@@ -63,7 +63,7 @@ class TestEverything:
         reference = blocks_of(yard.call("everything::get-resource-reference", resourceType="Text", resourceId=1))
         assert "resource" in [block["type"] for block in reference]
 
-    def test_errors_of_the_tool_and_of_the_call_are_told_apart(self, yard):
+    def test_errors_of_the_tool_and_of_the_call_have_different_codes(self, yard):
         assert yard.code("everything::get-resource-reference", resourceId=0) == "tool.execution_error"
         assert yard.code("everything::get-sum", a="no number", b=1) == "tool.invalid_args"
         assert yard.code("everything::no-such-tool") == "tool.not_found"
@@ -125,7 +125,7 @@ class TestEverything:
         ]
         assert not [result.error for result in results if result.is_error]
 
-    def test_threads_and_running_loops_call_alike(self, yard):
+    def test_calls_from_threads_and_from_running_loops_give_the_same(self, yard):
         answers = []
 
         def in_a_thread(number):
@@ -200,11 +200,11 @@ class TestFiles:
         assert (folder / "b.txt").read_text() == "wörld"
         assert yard.value("files::read_text_file", path=f"{folder}/b.txt") == {"content": "wörld"}
 
-    def test_what_it_refuses_is_an_error_in_its_own_words(self, files):
+    def test_a_refusal_of_the_server_is_an_error_with_its_message(self, files):
         result = files[0].call("files::read_text_file", path="/etc/passwd")
         assert result.error_info.code == "tool.execution_error" and "Access denied" in result.error
 
-    def test_simulate_runs_what_only_reads_and_nothing_else(self, files):
+    def test_simulate_runs_only_read_tools(self, files):
         yard, folder = files
         read = ToolCall("files::read_text_file", {"path": f"{folder}/a.txt"})
         write = ToolCall("files::write_file", {"path": f"{folder}/c.txt", "content": "x"})
@@ -213,7 +213,7 @@ class TestFiles:
         assert not (folder / "c.txt").exists()
 
 
-def test_memory_keeps_what_it_was_told(tmp_path):
+def test_memory_returns_what_was_stored(tmp_path):
     env = {"MEMORY_FILE_PATH": str(tmp_path / "memory.jsonl")}
     source = stdio_source("memory", npm_command("server-memory"), env=env)
     ann = {"name": "Ann", "entityType": "person", "observations": ["tall"]}

@@ -21,7 +21,7 @@ def shown(client, **query):
     return client.get("/console/calls.json", params=query).json()["calls"]
 
 
-def test_the_log_is_listed_newest_first_and_narrowed_down(yard, browse):
+def test_the_log_is_listed_newest_first_and_filtered(yard, browse):
     client = browse(yard)
     assert [row["tool"] for row in shown(client)] == ["core::echo", "core::calc", "core::calc"]
     assert shown(client) == yard.get("/v1/calls").json["calls"]
@@ -33,7 +33,7 @@ def test_the_log_is_listed_newest_first_and_narrowed_down(yard, browse):
     assert page.count('class="row call"') == 3 and "tool.execution_error" in page
 
 
-def test_one_call_has_its_row_and_what_was_said(yard, browse):
+def test_a_call_shows_its_row_its_arguments_and_its_result(yard, browse):
     client = browse(yard)
     failed = shown(client, errors="true")[0]
     whole = client.get(f"/console/calls/{failed['id']}.json").json()
@@ -71,7 +71,7 @@ def test_a_key_sees_its_own_calls_and_an_admin_rows_of_all_without_what_was_said
         assert "private" not in client.get(f"/console/calls/{row['id']}").text
 
 
-def test_where_calls_are_not_logged_the_page_says_so_and_nobody_is_led_there(browse):
+def test_without_a_log_the_page_says_so_and_is_not_in_the_navigation(browse):
     with served({**CORE, "tracing": {"log": False}}, page=True) as yard:
         client = browse(yard)
         assert "/console/calls" not in client.get("/console/tools").text

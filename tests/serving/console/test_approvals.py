@@ -188,7 +188,7 @@ def test_a_key_sees_and_decides_what_is_its_own_to_see_and_decide(tmp_path, brow
         assert call(yard, "core::echo", {"text": "hi"}, token=agent)["result"]
 
 
-def test_where_no_rule_asks_nobody_is_led_there(browse):
+def test_without_an_ask_rule_approvals_are_not_in_the_navigation(browse):
     with served(CORE, page=True) as yard:
         client = browse(yard)
         assert "/console/approvals" not in client.get("/console/tools").text

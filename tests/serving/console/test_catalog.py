@@ -38,7 +38,7 @@ def test_the_edges_are_listed_and_lead_to_their_tools(service):
         assert {edge["target"] for edge in narrowed["edges"]} == {"desk::find", "desk::<i>book"}
 
 
-def test_what_a_key_may_not_see_is_not_drawn(service):
+def test_tools_that_a_key_may_not_see_are_not_drawn(service):
     service.keys = Keys()
     with serve_app(app_of(service)) as url, httpx.Client(verify=False, base_url=url) as client:
         text = client.get("/console/graph.json", headers={"authorization": f"Bearer {LOOKING}"}).text
@@ -47,7 +47,7 @@ def test_what_a_key_may_not_see_is_not_drawn(service):
         assert [edge["name"] for edge in tool["feeds"]] == ["desk::<i>book"]
 
 
-def test_where_nobody_has_studied_the_dataflow_the_page_says_how():
+def test_without_the_enrichment_the_page_says_how_to_enable_it():
     with serve_app(app_of(service_of(TOOLS))) as url:
         page = httpx.get(f"{url}/console/graph", verify=False).text
         assert "type: dataflow" in page

@@ -46,7 +46,7 @@ def paste(program):
     names["registry"].close()
 
 
-def test_what_is_pasted_runs_and_does_so_again(browse, capsys):
+def test_the_python_snippets_run(browse, capsys):
     with served(CORE, page=True) as yard:
         client = browse(yard)
         found = clients_of(client)
@@ -80,7 +80,7 @@ def test_where_a_key_is_needed_it_is_named_and_never_written(tmp_path, browse):
 
 
 @pytest.mark.parametrize(("enabled", "offered"), [(True, True), (False, False)])
-def test_clients_of_mcp_are_told_nothing_where_there_is_none(browse, enabled, offered):
+def test_without_mcp_no_settings_of_mcp_clients_are_shown(browse, enabled, offered):
     with served(CORE, page=True, mcp=McpBlock(enabled=enabled)) as yard:
         found = clients_of(browse(yard))
     assert ("cursor" in found) == offered and {"curl", "python", "openai"} <= set(found)

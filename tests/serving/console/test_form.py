@@ -100,7 +100,7 @@ def parts(draw):
 
 
 @given(st.dictionaries(texts, parts(), max_size=4), st.booleans())
-def test_a_form_that_nobody_touched_stands_for_its_defaults(properties, required):
+def test_an_untouched_form_sends_its_defaults(properties, required):
     schema = {"type": "object", "properties": properties, "required": list(properties) if required else []}
     fields = make_fields(schema)
     filled = read_form(fields, untouched(fields))
@@ -117,7 +117,7 @@ def test_optional_arguments_left_empty_are_not_sent(kinds):
 @given(
     texts.filter(lambda text: "\r" not in text), st.integers(), st.floats(allow_nan=False, allow_infinity=False), values
 )
-def test_what_is_filled_in_is_what_is_sent(text, whole, number, value):
+def test_the_text_of_controls_is_sent_unchanged(text, whole, number, value):
     fields = of(s={"type": "string", "!": True}, i={"type": "integer"}, n={"type": "number"}, j={"type": "object"})
     data = {"a0": text, "a1": str(whole), "a2": repr(number), "a3": indent_json(value)}
     filled = read_form(fields, data)
@@ -149,7 +149,7 @@ def test_what_is_filled_in_is_what_is_sent(text, whole, number, value):
         (True, "json"),
     ],
 )
-def test_each_part_gets_the_control_that_fits(part, kind):
+def test_each_schema_gets_a_control_of_its_type(part, kind):
     schema = {"type": "object", "properties": {"x": part}, "$defs": {"colour": {"enum": ["red", "blue"]}}}
     assert make_fields(schema)[0].kind == kind
 
@@ -166,12 +166,12 @@ def test_numbers_are_exact_and_whole_numbers_are_whole():
     assert read_form(fields, {"a0": "true"}).mistakes
 
 
-def test_a_default_that_was_wiped_out_does_not_come_back():
+def test_a_deleted_default_is_not_restored():
     fields = of(tz={"type": ["string", "null"], "default": "UTC"}, name={"type": "string", "default": "x"})
     assert read_form(fields, {"a0": "", "a1": ""}).arguments == {"tz": None, "name": ""}
 
 
-def test_a_required_argument_left_empty_is_asked_for():
+def test_an_empty_required_argument_is_a_mistake():
     fields = of(n={"type": "integer", "!": True}, c={"enum": [1, 2], "!": True}, s={"type": "string", "!": True})
     filled = read_form(fields, {})
     assert filled.mistakes == {"a0": "fill this in: the tool needs it", "a1": "choose one"}
@@ -184,7 +184,7 @@ def test_an_option_that_was_not_offered_is_refused(raw):
     assert read_form(of(c={"enum": ["a", "b"]}), {"a0": raw}).mistakes == {"a0": "choose one of the options"}
 
 
-def test_bad_json_is_told_with_its_place():
+def test_invalid_json_is_reported_with_its_position():
     filled = read_form(of(o={"type": "object"}), {"a0": '{"a": 1,\r\n "a": 2}'})
     assert filled.mistakes["a0"].startswith("not valid JSON at line 2, column ")
     assert "JSON object" in read_json_form("json", "[1]").mistakes["json"]
@@ -192,7 +192,7 @@ def test_bad_json_is_told_with_its_place():
     assert read_json_form("json", '{"a": 9007199254740993}').arguments == {"a": 9007199254740993}
 
 
-def test_a_moment_without_a_zone_is_taken_as_utc():
+def test_a_time_without_a_zone_is_utc():
     fields = of(at={"type": "string", "format": "date-time"})
     assert read_form(fields, {"a0": "2026-11-15T09:30"}).arguments == {"at": "2026-11-15T09:30:00Z"}
     assert read_form(fields, {"a0": "2026-11-15T09:30:00+02:00"}).arguments == {"at": "2026-11-15T09:30:00+02:00"}
@@ -208,17 +208,17 @@ def test_arguments_without_a_field_are_written_as_json():
     assert len(crowd) == MAX_FIELDS + 1 and crowd[-1].control == MORE
 
 
-def test_no_arguments_no_fields():
+def test_a_tool_without_parameters_has_no_fields():
     assert make_fields({}) == [] and make_fields({"type": "object", "additionalProperties": False}) == []
 
 
-def test_a_schema_that_refers_to_itself_ends_somewhere():
+def test_a_recursive_schema_gives_a_finite_form():
     schema = {"$ref": "#/$defs/a", "$defs": {"a": {"properties": {"next": {"$ref": "#/$defs/a"}}}}}
     assert [field.kind for field in make_fields(schema)] == ["json"]
     make_fields({"$ref": "#"})
 
 
-def test_what_several_schemas_demand_together_is_one_form():
+def test_the_parts_of_all_of_are_one_form():
     parts = [{"properties": {"a": {"type": "string"}}, "required": ["a"]}, {"properties": {"b": {"type": "integer"}}}]
     assert [(field.name, field.kind, field.required) for field in make_fields({"type": "object", "allOf": parts})] == [
         *(("a", "text", True), ("b", "integer", False)),

@@ -110,7 +110,7 @@ def test_searching_and_running_by_keyboard_alone(page, url):
     assert page.problems == []
 
 
-def test_j_and_k_go_along_a_list_and_stay_in_it(page, url):
+def test_j_and_k_move_within_a_list(page, url):
     page.goto(url)
     seen = []
     for key in "kjjkjjjjjjjjjj":
@@ -119,7 +119,7 @@ def test_j_and_k_go_along_a_list_and_stay_in_it(page, url):
     assert seen[:4] == ["split_bill", "book_room", "echo", "book_room"] and seen[-1] == seen[-2]
 
 
-def test_an_answer_comes_in_place_and_what_was_focused_stays_so(page, url):
+def test_a_result_replaces_part_of_the_page_and_keeps_the_focus(page, url):
     page.goto(f"{url}/console/tools/core::echo")
     page.evaluate("window.stayed = true")
     page.get_by_label("text").fill("hello")
@@ -144,7 +144,7 @@ def test_json_folds_and_is_copied_whole(browser, url):
         assert copied["required"] == ["room", "day", "projector"] and page.problems == []
 
 
-def test_json_that_can_be_folded_reads_as_it_was(page, url):
+def test_folding_does_not_change_the_text_of_json(page, url):
     page.goto(url)
     text = json.dumps({"rows": [{"n": 1}, [2, {"deep": [[3]]}], "{"], "end": {}}, indent=2)
     shown = page.evaluate(
@@ -227,7 +227,7 @@ def test_bytes_are_read_from_a_file(page):
         assert page.problems == [] and has_no_overflow(page)
 
 
-def test_times_are_said_as_people_say_them_and_keep_the_exact_one(page, url):
+def test_times_are_relative_and_keep_the_exact_one_as_tooltip(page, url):
     page.goto(f"{url}/console/sessions")
     time = page.locator("time[data-moment]").first
     assert time.inner_text() in ("just now", "1 minute ago") and "UTC" in time.get_attribute("title")
@@ -348,7 +348,7 @@ def test_a_session_unfolds_call_by_call_and_is_forked(page, url):
     assert page.locator(".timeline > li").count() == 5 and page.problems == []
 
 
-def test_forks_can_be_put_away(page, url):
+def test_forks_can_be_collapsed(page, url):
     page.goto(f"{url}/console/sessions")
     again = page.get_by_role("link", name="visit again")
     assert again.is_visible() and has_no_overflow(page)
@@ -358,7 +358,7 @@ def test_forks_can_be_put_away(page, url):
     assert again.is_visible() and page.problems == []
 
 
-def test_loading_again_happens_in_place(page, url):
+def test_reloading_sources_replaces_part_of_the_page(page, url):
     page.goto(f"{url}/console/sources")
     page.evaluate("window.stayed = true")
     page.get_by_role("button", name="Reload all").click()

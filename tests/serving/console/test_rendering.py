@@ -34,7 +34,7 @@ def render(root="/yard", **found):
 
 
 @given(TEXT, TEXT, TEXT)
-def test_nothing_that_a_call_carries_becomes_an_element_or_an_attribute(tool, session, code):
+def test_values_of_a_call_never_become_elements_or_attributes(tool, session, code):
     call = {
         "id": "0" * 16,
         "time": "2026-01-01T00:00:00.000+00:00",
@@ -48,7 +48,7 @@ def test_nothing_that_a_call_carries_becomes_an_element_or_an_attribute(tool, se
 
 
 @given(TEXT, TEXT, TEXT, TEXT)
-def test_nothing_that_a_tool_says_becomes_an_element_or_an_attribute(name, label, namespace, text):
+def test_values_of_a_tool_never_become_elements_or_attributes(name, label, namespace, text):
     row = CatalogRow(name, label, namespace, text, "unknown", (), "", 2)
     for root in ("/yard", '/"><img src=x>'):
         assert Tags(render(root, tool_cells=[row])).seen == [LINK, BADGE]

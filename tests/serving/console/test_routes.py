@@ -131,7 +131,7 @@ def test_a_long_list_has_pages_of_a_hundred():
         assert ">t155</span>" in one and ">t001</span>" not in one
 
 
-def test_an_empty_yard_says_what_to_do():
+def test_a_server_without_tools_says_how_to_add_some():
     with serve_app(app_of(service_of([]))) as url:
         assert "toolyard serve --domains core" in httpx.get(url, verify=False, follow_redirects=True).text
 
@@ -150,19 +150,19 @@ def test_running_shows_the_result_the_time_and_the_same_form(client, service):
     assert "&#34;args&#34;:{&#34;total&#34;:90" in page.text
 
 
-def test_simulating_says_so(client, service):
+def test_a_simulated_result_is_marked(client, service):
     page = run(client, service, "desk::split_bill", {"a0": "90", "a1": "4", "a2": "0", "mode": "simulate"})
     assert 'class="badge">simulated' in page.text
 
 
-def test_a_mistake_in_the_form_runs_nothing_and_is_told_beside_the_field(client, service):
+def test_a_mistake_in_the_form_runs_nothing_and_is_shown_beside_the_field(client, service):
     page = run(client, service, "desk::split_bill", {"a0": "90", "a1": "four", "mode": "execute"})
     assert page.status_code == 400 and "Not run" in page.text
     assert 'id="f-a1-bad">write a whole number, such as 42' in page.text
     assert '<a href="#f-a1">people</a>' in page.text and 'value="four"' in page.text
 
 
-def test_what_the_schema_refuses_is_told_beside_the_field_too(client, service):
+def test_a_violation_of_the_schema_is_shown_beside_its_field(client, service):
     page = run(client, service, "desk::split_bill", {"a0": "90", "a1": "0", "a2": "0", "mode": "execute"})
     assert "tool.invalid_args" in page.text and 'id="f-a1-bad">must be at least 1' in page.text
     assert "Nothing was changed." in page.text
@@ -197,7 +197,7 @@ def test_what_was_filled_in_is_kept_between_the_form_and_json(client, service):
     assert "not valid JSON at line 1" in broken.text and 'name="json"' in broken.text
 
 
-def test_an_address_of_no_page_is_a_page_that_leads_on(client, signed_out):
+def test_an_unknown_path_is_a_404_page_with_links(client, signed_out):
     for path in ("/console/nothing", "/console/nothing/at-all"):
         page = client.get(path)
         assert page.status_code == 404 and 'href="/console/tools">All tools' in page.text and path in page.text
@@ -276,7 +276,7 @@ def test_the_stylesheet_the_script_and_the_icon_are_there(client):
         assert answer.status_code == 200 and answer.headers["content-type"].startswith(kind) and answer.content
 
 
-def test_whoever_is_not_signed_in_is_sent_to_do_so_and_then_back(signed_out):
+def test_without_a_sign_in_pages_redirect_to_it_and_back(signed_out):
     sent = signed_out.get("/console/tools/desk::split_bill?as=json")
     assert sent.status_code == 303
     assert sent.headers["location"] == "/console/sign-in?next=%2Fconsole%2Ftools%2Fdesk%3A%3Asplit_bill%3Fas%3Djson"
@@ -304,11 +304,11 @@ def test_a_wrong_key_sets_no_cookie_and_is_not_repeated(signed_out, token):
 @pytest.mark.parametrize(
     "after", ["//evil.example", "https://evil.example", "/\\evil.example", "/v1/tools", "/console/tools/a\r\nb"]
 )
-def test_signing_in_leads_nowhere_but_to_our_pages(signed_out, after):
+def test_signing_in_redirects_only_to_pages_of_the_console(signed_out, after):
     assert sign_in(signed_out, TOKEN, after).headers["location"] == "/console"
 
 
-def test_signing_out_forgets_the_key(signed_out):
+def test_signing_out_deletes_the_cookie(signed_out):
     sign_in(signed_out, TOKEN)
     answer = signed_out.post("/console/sign-out", data={"form_token": form_token(signed_out, "/console/tools")})
     assert answer.headers["location"] == "/console/sign-in" and "Max-Age=0" in answer.headers["set-cookie"]
@@ -341,7 +341,7 @@ def test_a_key_that_may_only_look_gets_no_buttons_and_cannot_run(signed_out):
     assert signed_out.post("/console/tools/desk::split_bill", data={**data, "mode": "simulate"}).status_code == 403
 
 
-def test_the_front_door_and_its_threshold_lead_to_the_catalog(client):
+def test_the_root_and_the_console_redirect_to_the_catalog(client):
     assert client.get("/").headers["location"] == client.get("/console/").headers["location"] == "/console/tools"
 
 
@@ -364,7 +364,7 @@ def test_a_form_shown_to_one_sign_in_is_refused_from_another(signed_out):
     assert signed_out.post(path, data=data).status_code == 403
 
 
-def test_every_screen_has_a_twin_with_the_same_data(client, service):
+def test_every_screen_has_the_same_data_as_json(client, service):
     listed = client.get("/console/tools.json").json()
     assert {row["name"] for row in listed["rows"]} == set(service.yard.tool_registry.snapshot.names)
     found = client.get("/console/tools.json", params={"q": "meeting room"}).json()
@@ -386,11 +386,11 @@ def test_hits_that_hardly_match_are_folded_away(client):
     assert f"{len(weak)} more that hardly match" in folded
 
 
-def test_a_page_names_its_twin_with_its_query(client):
+def test_a_page_links_to_its_json_with_its_query(client):
     assert 'href="/console/tools.json?q=bill&amp;effect=read"' in client.get("/console/tools?q=bill&effect=read").text
 
 
-def test_a_tool_whose_name_ends_like_a_twin_has_a_page_and_a_twin():
+def test_a_tool_whose_name_ends_in_json_has_a_page_and_its_json():
     tools = [Tool("report.json", "files"), Tool("report", "files")]
     with serve_app(app_of(service_of(tools))) as url, httpx.Client(verify=False, base_url=url) as client:
         page, other = client.get(tool_path("files::report.json")), client.get(tool_path("files::report"))
@@ -399,14 +399,14 @@ def test_a_tool_whose_name_ends_like_a_twin_has_a_page_and_a_twin():
         assert client.get(f"{tool_path('files::report')}.json").json()["tool"]["name"] == "report"
 
 
-def test_a_twin_is_for_whoever_sends_a_key_and_says_401_to_others(signed_out):
+def test_the_json_of_a_page_needs_a_key_and_is_a_401_without(signed_out):
     refused = signed_out.get("/console/tools.json")
     assert refused.status_code == 401 and refused.json()["error"]["code"] == "auth.missing"
     shown = signed_out.get("/console/tools.json", headers={"authorization": f"Bearer {LOOKING}"}).json()
     assert {row["namespace"] for row in shown["rows"]} == {"desk"}
 
 
-def test_facets_narrow_the_list_down_and_count_what_each_would_leave(client):
+def test_facets_filter_the_list_and_count_the_rows_of_each_value(client):
     facets = {facet["name"]: facet for facet in client.get("/console/tools.json?effect=read").json()["facets"]}
     assert {one["value"]: one["count"] for one in facets["effect"]["choices"]} == {"read": 2, "write": 1, "unknown": 3}
     assert {one["value"]: one["count"] for one in facets["namespace"]["choices"]} == {"desk": 1, "core": 1}
@@ -417,13 +417,13 @@ def test_facets_narrow_the_list_down_and_count_what_each_would_leave(client):
     assert client.get("/console/tools.json?namespace=nowhere").json()["rows"] == []
 
 
-def test_what_is_nearest_is_shown_to_whoever_asks_for_it(client):
+def test_the_nearest_tools_are_shown_on_request(client):
     assert client.get("/console/tools.json", params={"q": "bake sourdough bread"}).json()["rows"] == []
     nearest = client.get("/console/tools.json", params={"q": "bake sourdough bread", "fit": "nearest"}).json()
     assert nearest["nearest"] and nearest["rows"]
 
 
-def test_the_same_call_is_told_in_four_languages(client, service):
+def test_a_call_has_four_snippets(client, service):
     snippets = {one["id"]: one["text"] for one in client.get("/console/tools/desk::split_bill.json").json()["snippets"]}
     assert set(snippets) == {"curl", "python", "mcp", "openai"}
     base = str(client.base_url).rstrip("/")
@@ -431,7 +431,7 @@ def test_the_same_call_is_told_in_four_languages(client, service):
     assert '"name": "desk__split_bill"' in snippets["mcp"] and '"type": "function"' in snippets["openai"]
 
 
-def test_a_script_is_told_of_progress_and_then_given_the_page():
+def test_a_script_receives_progress_events_and_then_the_page():
     def count(ctx: ToolContext) -> int:
         """Count slowly."""
         for number in (1, 2, 3):
@@ -487,7 +487,7 @@ def test_under_a_prefix_every_link_form_and_redirect_stays_there():
         assert client.get("/yard/console/connect.json").json()["url"] == f"{url}/yard"
 
 
-def test_under_a_prefix_signing_in_leads_back_to_where_one_was_going():
+def test_under_a_prefix_signing_in_redirects_back_to_the_requested_page():
     mounted = Starlette(routes=[Mount("/yard", app_of(service_of(sample_tools(), keys=Keys())))])
     with serve_app(mounted) as url, httpx.Client(verify=False, base_url=url, headers={"origin": url}) as client:
         sent = client.get("/yard/console/sessions?page=1").headers["location"]

@@ -29,11 +29,11 @@ LINE = {"type": "object", "properties": {"sku": {"type": "string"}, "gift": {}},
         ({}, {}),
     ],
 )  # fmt: skip
-def test_what_is_nested_is_laid_out_down_to_its_values(schema, expected):
+def test_a_sample_of_a_nested_schema_has_all_its_levels(schema, expected):
     assert sample(schema) == expected
 
 
-def test_a_schema_that_contains_itself_ends():
+def test_a_sample_of_a_recursive_schema_is_finite():
     node = {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}}}
     deep = sample({"$ref": "#/$defs/node", "$defs": {"node": node}})
     assert deep == {"next": {"next": {"next": {"next": {}}}}}

@@ -94,7 +94,7 @@ def test_an_unknown_session_is_a_404_with_words(yard, browse):
     assert client.get("/console/tools/core::calc?session=nowhere&entry=1").status_code == 404
 
 
-def test_sessions_of_another_key_are_not_there(tmp_path, browse):
+def test_sessions_of_another_key_are_not_found(tmp_path, browse):
     config = {**CORE, "sessions": {"store": "sqlite", "path": str(tmp_path / "yard.db")}}
     with served(config, page=True) as yard:
         mine, other, looking = yard.key("*:*"), yard.key("*:*"), yard.key("*:list")
@@ -125,7 +125,7 @@ def shop(tmp_path):
         yield server
 
 
-def test_the_world_is_shown_behind_any_entry_and_so_is_what_a_call_changed(shop, browse):
+def test_the_state_after_any_entry_and_the_changes_of_a_call_are_shown(shop, browse):
     client = browse(shop)
     worlds = [client.get(f"/console/sessions/desk.json?at={at}").json() for at in (0, 1, 2)]
     assert [len({str(one["world"]) for one in worlds}), worlds[0]["world"]] == [3, {}]
@@ -141,7 +141,7 @@ def test_the_world_is_shown_behind_any_entry_and_so_is_what_a_call_changed(shop,
     assert client.get("/console/sessions/desk/diff?at_a=made-up").status_code == 400
 
 
-def test_a_fork_behind_an_entry_has_what_was_there_then(shop, browse):
+def test_a_fork_after_an_entry_has_the_state_of_that_entry(shop, browse):
     client = browse(shop)
     token = form_token(client, "/console/sessions/desk")
     forked = client.post("/console/sessions/desk", data={"form_token": token, "session_id": "then", "at": "1"})
@@ -158,7 +158,7 @@ def test_a_fork_behind_an_entry_has_what_was_there_then(shop, browse):
         assert answer.status_code in (400, 404, 409, 422), (wrong, answer.status_code)
 
 
-def test_a_call_is_simulated_behind_an_entry_and_leaves_nothing(shop, browse):
+def test_a_call_is_simulated_after_an_entry_and_changes_nothing(shop, browse):
     client = browse(shop)
     path = "/console/tools/shop::update_order"
     shown = client.get(f"{path}.json?session=desk&at=1").json()
@@ -171,7 +171,7 @@ def test_a_call_is_simulated_behind_an_entry_and_leaves_nothing(shop, browse):
     assert [one["session_id"] for one in client.get("/console/sessions.json").json()["sessions"]] == ["desk"]
 
 
-def test_forks_stand_behind_what_they_were_forked_from(trip, browse):
+def test_forks_are_listed_below_their_parents(trip, browse):
     for new, old in (("a-fork", "trip"), ("fork-of-fork", "a-fork"), ("z-fork", "trip")):
         trip.post(f"/v1/sessions/{old}/fork", {"session_id": new})
     trip.post("/v1/sessions", {"session_id": "alone"})

@@ -35,7 +35,7 @@ def test_every_rejection_is_listed_with_its_place_and_rewrites_with_their_pointe
     assert "&lt;b&gt;nonsense&lt;/b&gt;" in page and "<b>" not in page and str(catalog) in page
 
 
-def test_loading_again_shows_what_is_there_now_and_a_source_that_fails_is_stale(yard, catalog, browse):
+def test_reloading_shows_the_new_tools_and_marks_a_failing_source_stale(yard, catalog, browse):
     client = browse(yard)
     catalog.write_text(json.dumps([GOOD]))
     token = form_token(client, "/console/sources")
@@ -51,7 +51,7 @@ def test_loading_again_shows_what_is_there_now_and_a_source_that_fails_is_stale(
     assert client.get("/console/tools/fine.json").json()["stale"]
 
 
-def test_whoever_is_no_admin_is_not_led_there_and_may_neither_look_nor_reload(yard, browse):
+def test_without_admin_rights_sources_are_neither_linked_nor_shown_nor_reloaded(yard, browse):
     client = browse(yard)
     sign_in(client, yard.key("*:list,execute"))
     assert "/console/sources" not in client.get("/console/tools").text

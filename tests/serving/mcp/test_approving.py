@@ -54,7 +54,7 @@ async def call(server, callback, mode):
 
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
 class TestAsked:
-    async def test_who_accepts_has_the_call_run_once_with_what_they_saw(self, mode):
+    async def test_accepting_runs_the_call_once(self, mode):
         asked = []
         with serve_bank(self=True) as yard:
             result = await call(f"{yard.url}/mcp", answer_with("accept", asked, reason="fine"), mode)
@@ -64,7 +64,7 @@ class TestAsked:
             [record] = yard.service.yard.tool_engine.approvals.list().approvals
             assert (record.state, record.decided_by, record.reason) == ("used", "anonymous", "fine")
 
-    async def test_who_declines_has_it_denied_and_who_cancels_leaves_it_to_others(self, mode):
+    async def test_declining_denies_the_call_and_cancelling_leaves_it_pending(self, mode):
         for action, code, state in (("decline", "tool.denied", "denied"), ("cancel", "tool.held", "pending")):
             with serve_bank(self=True) as yard:
                 result = await call(f"{yard.url}/mcp", answer_with(action, []), mode)
@@ -72,7 +72,7 @@ class TestAsked:
                 [record] = yard.service.yard.tool_engine.approvals.list().approvals
                 assert record.state == state and PAID == []
 
-    async def test_nobody_is_asked_about_a_call_of_their_own_without_a_rule_that_says_so(self, mode):
+    async def test_without_self_in_the_rule_the_caller_is_not_asked(self, mode):
         asked = []
         with serve_bank() as yard:
             result = await call(f"{yard.url}/mcp", answer_with("accept", asked), mode)
@@ -80,7 +80,7 @@ class TestAsked:
             assert asked == [] and error["code"] == "tool.held" and PAID == []
             assert error["details"]["approval"]["id"] in result.content[0].text
 
-    async def test_a_client_that_shows_no_forms_is_told_where_to_decide(self, mode):
+    async def test_a_client_without_elicitation_gets_the_held_result(self, mode):
         with serve_bank(self=True) as yard:
             result = await call(f"{yard.url}/mcp", None, mode)
             assert result.structured_content["error"]["code"] == "tool.held" and PAID == []
@@ -119,7 +119,7 @@ class TestInputRequests:
             assert (done["resultType"], done["structuredContent"]) == ("complete", {"result": 5}) and PAID == [5]
 
     @pytest.mark.parametrize("state", ["made up", 5, "0" * 24 + "-1", None])
-    def test_an_answer_to_what_nobody_asked_decides_nothing(self, state):
+    def test_an_answer_to_no_question_decides_nothing(self, state):
         with serve_bank(self=True) as yard:
             answers = {"approval": {"action": "accept"}}
             params = {"name": "bank__pay", "arguments": {"amount": 5}, "requestState": state, "inputResponses": answers}
@@ -185,7 +185,7 @@ class TestWhereToDecide:
     @pytest.mark.parametrize(
         "url", ["tools.example", "ftp://tools.example", "https://a.example/?key=x", "https://u:p@h"]
     )
-    def test_an_address_that_is_none_is_refused_with_its_place(self, url):
+    def test_an_invalid_public_url_is_a_config_error_with_its_place(self, url):
         with pytest.raises(ConfigError, match=r"server\.public_url: "), serve_bank(server={"public_url": url}):
             pass
 
@@ -210,7 +210,7 @@ def accept(number):
     return {"jsonrpc": "2.0", "id": number, "result": {"action": "accept"}}
 
 
-def test_over_the_older_transport_the_question_comes_on_the_stream():
+def test_over_sse_the_question_comes_on_the_stream():
     with serve_bank(self=True) as yard:
         client = SseClient(yard)
         with client.stream:
@@ -253,7 +253,7 @@ class TestOtherWorkers:
             yield one, two
 
     @pytest.mark.parametrize("answered", [0, 1])
-    def test_who_began_with_one_is_asked_by_another_and_may_answer_either(self, workers, answered):
+    def test_a_client_of_one_worker_is_asked_by_another_and_may_answer_to_either(self, workers, answered):
         client = ElicitingClient(workers[0])
         with client.call(workers[1]) as stream:
             assert until(lambda: any(each.get("method") == "elicitation/create" for each in stream.messages))
@@ -262,7 +262,7 @@ class TestOtherWorkers:
             assert until(lambda: stream.over)
             assert stream.messages[-1]["result"]["structuredContent"] == {"result": 5} and PAID == [5]
 
-    def test_an_answer_posted_to_another_worker_reaches_the_older_transport(self, workers):
+    def test_an_answer_posted_to_another_worker_reaches_the_sse_stream(self, workers):
         one, two = workers
         client = SseClient(one)
         with client.stream:
@@ -273,7 +273,7 @@ class TestOtherWorkers:
             assert client.post(accept(question["id"])).status == 202
             assert client.answer(1)["result"]["structuredContent"] == {"result": 5}
 
-    def test_what_answers_no_question_is_kept_for_nobody(self, workers):
+    def test_an_answer_to_no_question_is_not_stored(self, workers):
         client = ElicitingClient(workers[0])
         for number in ("made up", 7, None):
             assert client.answer(workers[1], number).status == 202

@@ -27,7 +27,7 @@ def shared(tmp_path):
     return {**CORE, "sessions": {"store": "sqlite", "path": str(tmp_path / "s.db")}}
 
 
-def test_what_costs_much_to_read_takes_a_place_of_its_reader(shared):
+def test_expensive_reads_take_a_place_of_their_key(shared):
     with served(shared, tools=desk_tools(), mcp=McpBlock(expose="search", sessions=True)) as found:
         client = Stateless(found, found.key("*:*"))
         entered, reads = [], found.service.reads

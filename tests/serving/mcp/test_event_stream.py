@@ -6,7 +6,7 @@ import sys
 from toolyard.serving.mcp.event_stream import EventStream, KeptReplies, ReplyStream, send_stream
 
 
-async def test_notifications_are_lost_before_answers_and_a_hopeless_stream_as_a_whole():
+async def test_notifications_are_dropped_before_answers_and_an_unread_stream_is_given_up():
     stream = EventStream()
     for number in range(2000):
         stream.put(b"notice %d" % number)
@@ -28,7 +28,7 @@ async def test_notifications_are_lost_before_answers_and_a_hopeless_stream_as_a_
     assert stream.size == 0
 
 
-async def test_nobody_holds_on_to_what_was_sent():
+async def test_sent_events_are_released():
     sent = []
 
     async def send(message):
@@ -47,7 +47,7 @@ async def test_nobody_holds_on_to_what_was_sent():
     await task
 
 
-async def test_a_slow_reader_loses_the_oldest_notices_and_never_the_last_message():
+async def test_a_slow_reader_loses_the_oldest_notices_and_never_the_newest():
     stream = EventStream()
     for number in range(10_000):
         stream.put(b"%d" % number)
@@ -62,7 +62,7 @@ async def read_all(stream):
     return b"".join([chunk async for chunk in stream.read()])
 
 
-async def test_of_answers_that_may_be_read_again_only_so_many_are_kept():
+async def test_the_number_of_kept_replies_is_limited():
     kept = KeptReplies(most=3, most_bytes=1000)
     replies = [kept.begin("k", "s") for _ in range(5)]
     for reply in replies:
@@ -72,7 +72,7 @@ async def test_of_answers_that_may_be_read_again_only_so_many_are_kept():
     assert [bool(text) for text in found] == [False, False, False, True, True]
 
 
-async def test_of_one_answer_the_newest_events_are_kept():
+async def test_the_newest_events_of_a_reply_are_kept():
     reply = ReplyStream("r")
     for number in range(1000):
         reply.put(b"%d" % number)
@@ -84,7 +84,7 @@ async def test_of_one_answer_the_newest_events_are_kept():
     assert await read_all(reply.resume(1001)) == text[text.index(b"id: r.1002") :]
 
 
-async def test_whoever_comes_back_takes_over_and_nothing_is_kept_for_whoever_left():
+async def test_a_resumed_reply_ends_the_previous_stream():
     reply = ReplyStream("r")
     first = reply.stream
     reply.put(b"one")

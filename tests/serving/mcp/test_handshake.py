@@ -106,7 +106,7 @@ def test_a_key_sees_and_calls_what_its_scopes_allow(tmp_path):
         assert denied["structuredContent"]["error"]["code"] == "tool.denied"
 
 
-def test_a_session_that_nobody_uses_is_over():
+def test_an_unused_session_ends():
     with served(mcp=McpBlock(session_idle_seconds=0.2)) as found:
         session = Session(found)
         assert session.send("ping").status == 200
@@ -114,7 +114,7 @@ def test_a_session_that_nobody_uses_is_over():
         assert session.send("ping").status == 404
 
 
-def test_where_there_are_too_many_sessions_the_longest_unused_is_over():
+def test_beyond_the_limit_the_longest_unused_session_ends():
     with served(mcp=McpBlock(max_sessions=3)) as found:
         sessions = [Session(found) for _ in range(3)]
         assert sessions[0].send("ping").status == 200
@@ -239,7 +239,7 @@ def test_a_session_is_told_of_changes_on_its_stream_once_each():
             assert len(stream.wait(2)) == 2
 
 
-def test_whoever_comes_back_is_told_that_something_may_have_changed_meanwhile():
+def test_a_reconnecting_client_is_notified_of_possible_changes():
     with served() as found:
         session = Session(found)
         with session.listen() as stream:
@@ -251,7 +251,7 @@ def test_whoever_comes_back_is_told_that_something_may_have_changed_meanwhile():
             assert stream.wait(1) == [{"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}]
 
 
-def test_a_newer_stream_of_a_session_takes_over_from_the_older():
+def test_a_new_stream_of_a_session_replaces_the_previous():
     with served() as found:
         session = Session(found)
         with session.listen() as older:
@@ -329,13 +329,13 @@ def test_a_stop_does_not_wait_for_streams(tmp_path):
     assert "did not end in time" not in said
 
 
-def test_answers_to_requests_that_were_never_made_are_taken_and_ignored(desk):
+def test_responses_to_no_request_are_accepted_and_ignored(desk):
     session = Session(desk)
     body = {"jsonrpc": "2.0", "id": 1, "result": {}}
     assert desk.post("/mcp", body, headers=session.headers).status == 202
 
 
-def test_mcp_can_be_left_out():
+def test_mcp_can_be_disabled():
     with served(mcp=McpBlock(enabled=False)) as found:
         assert found.post("/mcp", make_request("ping"), headers=BOTH).status == 404
         assert found.get("/sse").status == 404

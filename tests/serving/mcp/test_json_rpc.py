@@ -58,7 +58,7 @@ def test_an_annotation_that_is_not_valid_takes_all_of_the_tools_headers_away(bro
     assert read_header_params(schema) == ()
 
 
-def test_what_only_looks_like_an_annotation_is_none():
+def test_an_annotation_inside_a_default_or_an_example_is_ignored():
     schema = {"type": "object", "properties": {"a": {"type": "object", "default": {"x-mcp-header": 3}}}}
     assert read_header_params(schema) == ()
     assert read_header_params({**SCHEMA, "examples": [{"x-mcp-header": 3}]}) == WANTED

@@ -65,7 +65,7 @@ def test_a_cursor_of_another_list_is_refused():
 
 
 @pytest.mark.parametrize("cursor", ["", "0", "10", "x" * 5000, "AAAA", "ä", 3, True, {}])
-def test_a_cursor_that_was_made_up_is_refused(cursor):
+def test_an_invented_cursor_is_refused(cursor):
     with served(tools=many(25), mcp=McpBlock(page_size=10)) as found:
         assert Stateless(found).send("tools/list", {"cursor": cursor}).json["error"]["code"] == -32602
 
@@ -161,7 +161,7 @@ def test_in_search_mode_a_client_sees_two_tools():
         assert schema["required"] == ["query"]
 
 
-def test_what_was_found_can_be_called():
+def test_found_tools_can_be_called():
     with served(tools=[*desk_tools(), *many(5000)], mcp=SEARCH) as found:
         client = Stateless(found)
         found_now = read_result(client.call("search_tools", {"query": "add two numbers", "k": 3.0}))[

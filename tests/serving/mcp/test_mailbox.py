@@ -14,7 +14,7 @@ from toolyard.serving.mcp.mailbox import post_mail
 from toolyard.sessions.records import MemoryRecords
 
 
-async def test_messages_that_nobody_takes_are_few():
+async def test_the_number_of_undelivered_messages_is_limited():
     records = MemoryRecords()
     for _ in range(256):
         await post_mail(records, "session", b"{}")
@@ -29,7 +29,7 @@ def shared(tmp_path):
     return {**CORE, "sessions": {"store": "sqlite", "path": str(tmp_path / "s.db")}}
 
 
-def test_messages_that_others_got_are_collected_once_for_all_streams(shared):
+def test_messages_of_other_workers_are_read_once_for_all_streams(shared):
     with served(shared) as one, served(shared) as two:
         asked = []
         records = one.service.records
@@ -55,7 +55,7 @@ def test_messages_that_others_got_are_collected_once_for_all_streams(shared):
         assert until(lambda: one.service.records.all("mcp_sse") == [])
 
 
-def test_no_message_keeps_those_of_others_from_being_read(shared):
+def test_an_unreadable_message_does_not_hold_up_others(shared):
     with served(shared) as one, served(shared) as two:
         client, other = SseClient(one), SseClient(one)
         client.found = other.found = two

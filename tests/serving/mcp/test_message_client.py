@@ -7,7 +7,7 @@ from serving.mcp.test_sse import SseClient
 from serving.service_support import served
 
 
-def test_one_client_may_listen_only_so_often():
+def test_the_subscriptions_of_a_client_are_limited():
     with served() as found:
         client = SseClient(found)
         with client.stream:

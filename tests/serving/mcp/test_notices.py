@@ -25,7 +25,7 @@ def odd(ctx: ToolContext) -> str:
     return "said"
 
 
-def test_what_is_no_json_is_logged_as_it_would_be_shown():
+def test_data_that_is_not_json_is_logged_as_its_repr():
     with served(tools=[function_tool(odd, namespace="desk")]) as found:
         params = {"name": "desk__odd", "_meta": {"progressToken": "p"}}
         answer = Session(found).send("tools/call", params)

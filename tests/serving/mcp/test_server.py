@@ -16,7 +16,7 @@ def shared(tmp_path):
     return {**CORE, "sessions": {"store": "sqlite", "path": str(tmp_path / "s.db")}}
 
 
-def test_a_store_that_fails_for_a_while_is_said_to_and_forgotten_when_it_is_back(shared):
+def test_a_failing_store_is_reported_until_it_works_again(shared):
     with served(shared) as one, served(shared) as two:
         client = SseClient(one)
         with client.stream:

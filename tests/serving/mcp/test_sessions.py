@@ -22,7 +22,7 @@ def config(tmp_path):
     return {**CORE, "sessions": {"store": "sqlite", "path": str(tmp_path / "s.db")}}
 
 
-def test_any_process_goes_on_with_a_session(config):
+def test_any_process_continues_a_session(config):
     with served(config) as one, served(config) as two:
         session = Session(one)
         session.served = two
@@ -87,7 +87,7 @@ async def test_a_session_that_one_process_uses_is_not_over_in_another():
     assert await two.find("k", session.id) is None
 
 
-async def test_an_ended_session_is_not_brought_back_by_who_still_has_it_at_hand():
+async def test_an_ended_session_is_not_restored_by_a_process_that_has_it_cached():
     clock, one, two = shared_pair()
     session = await one.open("k", "2025-11-25")
     assert await two.end("k", session.id)
@@ -108,7 +108,7 @@ async def test_a_busy_session_does_not_ask_the_store_each_time():
     assert one.find_cached("k", session.id) is session
 
 
-async def test_whoever_has_most_sessions_loses_the_longest_unused():
+async def test_the_owner_of_most_sessions_loses_the_longest_unused():
     clock = Clock()
     records = MemoryRecords(clock=clock)
     sessions = McpSessions(records, idle=100, most=5, clock=clock, wall=clock)
@@ -199,7 +199,7 @@ def test_a_session_in_which_a_call_runs_is_not_ended_for_a_new_one():
         assert read_result(answers[0])["structuredContent"] == {"result": "ended"}
 
 
-async def test_who_has_more_sessions_takes_none_from_who_has_fewer():
+async def test_an_owner_of_more_sessions_takes_none_from_an_owner_of_fewer():
     sessions = McpSessions(MemoryRecords(), idle=100, most=3)
     idle = await sessions.open("quiet", "2025-11-25")
     for _ in range(2):
@@ -210,7 +210,7 @@ async def test_who_has_more_sessions_takes_none_from_who_has_fewer():
     assert sessions.find_cached("quiet", idle.id) is idle
 
 
-async def test_a_session_is_dropped_with_what_runs_in_it_told_why():
+async def test_requests_of_a_dropped_session_are_answered_with_the_reason():
     records = MemoryRecords()
     sessions = McpSessions(records, idle=100, most=3)
     session = await sessions.open("k", "2025-11-25")

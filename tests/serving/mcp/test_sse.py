@@ -69,7 +69,7 @@ def test_a_client_is_told_of_changes(desk):
         )
 
 
-def test_what_runs_ends_with_the_stream():
+def test_running_calls_end_with_the_stream():
     import asyncio
 
     began, ended = threading.Event(), threading.Event()
@@ -104,7 +104,7 @@ def test_a_stream_belongs_to_its_key(tmp_path):
             assert client.post(make_request("ping"), token=other).status == 404
 
 
-def test_what_is_no_message_is_refused(desk):
+def test_an_invalid_message_is_refused(desk):
     client = SseClient(desk)
     with client.stream:
         assert client.post(b"{").status == 400
@@ -117,7 +117,7 @@ def test_what_is_no_message_is_refused(desk):
         assert desk.ask("HEAD", "/sse").status == 405
 
 
-def test_a_message_that_another_worker_got_is_answered_on_the_stream(tmp_path):
+def test_a_message_to_another_worker_is_answered_on_the_stream(tmp_path):
     config = {**CORE, "sessions": {"store": "sqlite", "path": str(tmp_path / "s.db")}}
     with served(config) as one, served(config) as two:
         client = SseClient(one)
@@ -193,7 +193,7 @@ def test_a_slow_reader_gets_every_answer():
         assert read_until(line, words)
 
 
-def test_who_does_not_read_is_not_listened_to_until_it_has_read():
+def test_messages_of_a_client_that_does_not_read_are_refused():
     with served(tools=[function_tool(big, namespace="desk")]) as found, opened(found, buffer=65536) as line:
         path, number = endpoint(line), 0
         client = next(iter(found.service.mcp.sse_clients.values()))
@@ -210,7 +210,7 @@ def test_who_does_not_read_is_not_listened_to_until_it_has_read():
         assert read_until(line, [b'"id":1001,"result"'])
 
 
-def test_what_was_read_is_not_kept():
+def test_read_answers_are_released():
     with served(tools=[function_tool(big, namespace="desk")]) as found:
         client = SseClient(found)
         with client.stream:

@@ -33,7 +33,7 @@ def client(desk):
     return Stateless(desk)
 
 
-def test_a_client_discovers_what_the_server_speaks(client):
+def test_a_client_discovers_the_versions_of_the_server(client):
     found = read_result(client.send("server/discover"))
     assert found["supportedVersions"] == ["2026-07-28"]
     assert found["capabilities"]["tools"] == {"listChanged": True}
@@ -102,7 +102,7 @@ def test_an_unknown_tool_is_an_error_of_the_protocol(client):
         (b"[" * 300 + b"]" * 300, -32700),
     ],
 )
-def test_what_is_no_message_is_refused(desk, body, code):
+def test_an_invalid_message_is_refused(desk, body, code):
     answer = desk.ask("POST", "/mcp", body, headers={**BOTH, "mcp-protocol-version": "2026-07-28"})
     assert (answer.status, answer.json["error"]["code"]) == (400, code)
 
@@ -121,7 +121,7 @@ def test_an_envelope_that_does_not_fit_is_refused(client, meta, code):
     assert (answer.status, answer.json["error"]["code"], answer.json["id"]) == (400, code, 1)
 
 
-def test_a_version_that_is_not_spoken_is_told_which_is(client):
+def test_an_unsupported_version_is_answered_with_the_supported_ones(client):
     meta = {"io.modelcontextprotocol/protocolVersion": "2027-01-01"}
     answer = client.send("tools/list", meta=meta, headers={"mcp-protocol-version": "2027-01-01"})
     assert (answer.status, answer.json["error"]["code"]) == (400, -32022)
@@ -146,7 +146,7 @@ def test_headers_must_say_what_the_body_says(client, headers):
     assert (answer.status, answer.json["error"]["code"]) == (400, -32020)
 
 
-def test_a_name_may_be_spelt_in_base64(client):
+def test_the_name_header_may_be_base64(client):
     spelt = base64.b64encode(b"echo").decode()
     assert read_result(client.call("echo", {"text": "x"}, headers={"mcp-name": f" =?base64?{spelt}?= "}))
 
@@ -162,7 +162,7 @@ def test_a_header_that_is_there_twice_is_refused(desk, name):
 
 
 @pytest.mark.parametrize("method", ["initialize", "ping", "logging/setLevel", "prompts/list", "resources/list", "x"])
-def test_methods_that_are_not_there_are_404(client, method):
+def test_unknown_methods_are_404(client, method):
     answer = client.send(method, number="abc")
     assert (answer.status, answer.json["error"]["code"], answer.json["id"]) == (404, -32601, "abc")
 
@@ -173,7 +173,7 @@ def test_only_post_is_allowed(desk, method):
     assert (answer.status, answer.headers["allow"]) == (405, "POST")
 
 
-def test_a_notification_is_taken_and_nothing_comes_of_it(desk):
+def test_a_notification_is_accepted_and_ignored(desk):
     body = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
     answer = desk.post("/mcp", body, headers={**BOTH, "mcp-protocol-version": "2026-07-28"})
     assert (answer.status, answer.body) == (202, b"")
@@ -189,7 +189,7 @@ def test_a_notification_is_taken_and_nothing_comes_of_it(desk):
         ("text/html", 406, "application/json"),
     ],
 )
-def test_the_answer_is_of_a_kind_that_the_client_takes(client, accept, status, kind):
+def test_the_response_has_a_media_type_that_the_client_accepts(client, accept, status, kind):
     answer = client.call("echo", {"text": "x"}, headers={"accept": accept})
     assert answer.status == status
     assert answer.headers["content-type"].startswith(kind)
@@ -197,11 +197,11 @@ def test_the_answer_is_of_a_kind_that_the_client_takes(client, accept, status, k
         assert read_result(answer)["structuredContent"] == {"text": "x"}
 
 
-def test_a_body_must_be_json_by_name(desk):
+def test_a_body_needs_the_json_content_type(desk):
     assert desk.ask("POST", "/mcp", b"{}", headers={**BOTH, "content-type": "text/plain"}).status == 415
 
 
-def test_a_page_of_another_site_may_not_send(client):
+def test_requests_from_pages_of_other_sites_are_refused(client):
     assert client.send("tools/list", headers={"origin": "http://evil.example"}).status == 403
     assert client.send("tools/list", headers={"host": "evil.example"}).status == 421
 
@@ -233,7 +233,7 @@ def test_context_and_ids_of_the_caller_reach_the_tool(client):
     assert client.call("desk__context", meta={"toolyard/context": 3}).json["error"]["code"] == -32602
 
 
-def test_repairs_of_arguments_are_told(client):
+def test_coercions_are_listed_in_the_result(client):
     found = read_result(client.call("desk__add", {"a": "1", "b": 2}))
     assert found["structuredContent"] == {"result": 3}
     assert found["_meta"]["toolyard/coercions"]
@@ -284,7 +284,7 @@ def test_progress_and_log_lines_come_before_the_answer(name):
         assert read_result(deaf)["structuredContent"] == {"result": 2}
 
 
-def test_blocks_travel_as_they_are():
+def test_content_blocks_are_sent_unchanged():
     with served(tools=[function_tool(picture, namespace="desk")]) as found:
         answer = read_result(Stateless(found).call("desk__picture"))
         assert [block["type"] for block in answer["content"]] == ["text", "image"]
@@ -292,7 +292,7 @@ def test_blocks_travel_as_they_are():
         assert "toolyard/content" not in answer.get("_meta", {})
 
 
-def test_whoever_hangs_up_cancels_the_call():
+def test_a_disconnect_cancels_the_call():
     import asyncio
 
     began, ended = threading.Event(), threading.Event()
@@ -353,7 +353,7 @@ def listening(found, wanted, number=7):
     return StreamReader(found, "POST", "/mcp", body, headers)
 
 
-def test_whoever_listens_is_told_once_of_each_change():
+def test_a_subscriber_is_notified_once_of_each_change():
     with served() as found, listening(found, {"toolsListChanged": True}) as stream:
         first = stream.wait(1)[0]
         assert first["method"] == "notifications/subscriptions/acknowledged"
@@ -366,7 +366,7 @@ def test_whoever_listens_is_told_once_of_each_change():
         assert len(stream.wait(3)) == 3
 
 
-def test_whoever_listens_to_something_else_is_not_told():
+def test_a_subscriber_to_something_else_is_not_notified():
     with served() as found, listening(found, {"promptsListChanged": True}) as other:
         with listening(found, {"toolsListChanged": True}) as stream:
             assert other.wait(1)[0]["params"]["notifications"] == {}
@@ -376,7 +376,7 @@ def test_whoever_listens_to_something_else_is_not_told():
         assert len(other.messages) == 1
 
 
-def test_a_stop_ends_whoever_listens_in_order():
+def test_a_stop_ends_subscriptions_with_their_results():
     with served() as found:
         stream = listening(found, {"toolsListChanged": True})
         stream.wait(1)

@@ -149,7 +149,7 @@ def test_a_client_begins_lists_calls_and_leaves(tmp_path):
         assert process.finish() == 0
 
 
-def test_both_kinds_of_version_are_spoken_on_one_wire(tmp_path):
+def test_both_kinds_of_version_work_on_one_connection(tmp_path):
     with started(tmp_path) as process:
         found = process.ask("server/discover", {"_meta": META}, 1)["result"]
         assert found["supportedVersions"] == ["2026-07-28"]
@@ -237,7 +237,7 @@ def test_the_end_of_input_waits_for_what_runs(tmp_path):
         assert process.answer(5)["result"]["structuredContent"] == {"result": "ended"}
 
 
-def test_what_does_not_end_is_cancelled_at_the_end(tmp_path):
+def test_calls_that_do_not_end_are_cancelled_at_the_end(tmp_path):
     (tmp_path / "late.yaml").write_text(
         "tools: [{type: python, target: tools.py, namespace: desk}]\nserver: {shutdown_timeout: 0.2}\n"
     )
@@ -250,7 +250,7 @@ def test_what_does_not_end_is_cancelled_at_the_end(tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_in_order(tmp_path, number):
+def test_a_signal_stops_the_server_gracefully(tmp_path, number):
     with started(tmp_path) as process:
         assert process.ask("ping")["result"] == {}
         process.process.send_signal(number)
@@ -308,7 +308,7 @@ def test_input_and_output_may_be_files(tmp_path):
     assert [json.loads(line)["id"] for line in (tmp_path / "out").read_text().splitlines()] == [1, 2]
 
 
-def test_a_config_that_is_wrong_is_told_on_standard_error(tmp_path):
+def test_an_invalid_config_is_reported_on_standard_error(tmp_path):
     (tmp_path / "bad.yaml").write_text("tools: []\nserver: {mcp: {expos: all}}\n")
     command = ["-m", "toolyard", "mcp", "bad.yaml"]
     done = warm_toolyard().run(command, cwd=tmp_path, stdin=subprocess.DEVNULL, timeout=3 * SOON)

@@ -20,7 +20,7 @@ def reset(line):
     line.close()
 
 
-def test_a_client_that_hung_up_before_its_call_began_has_begun_nothing():
+def test_a_call_whose_client_disconnects_before_it_begins_is_not_run():
     ran = threading.Event()
 
     async def run() -> str:
