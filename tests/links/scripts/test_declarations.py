@@ -7,6 +7,7 @@ import pytest
 from waiting import SOON, until
 
 from toolyard.links.scripts import DeclaredTools, ScriptFault
+from toolyard.links.scripts.worker import Worker
 
 from .conftest import NAMING, named, script, soon
 
@@ -254,7 +255,7 @@ def test_more_rounds_at_once_than_there_are_threads_all_end(pools):
 async def test_a_reader_that_starts_while_its_round_is_cancelled_is_ended(pools, monkeypatch):
     pool = pools("rlimits")
     began, go, ended = threading.Event(), threading.Event(), threading.Event()
-    start, end = pool._supervisor.start, pool._supervisor.end
+    start, end = pool._supervisor.start, Worker.end
 
     def start_slowly(*given):
         began.set()
@@ -267,7 +268,7 @@ async def test_a_reader_that_starts_while_its_round_is_cancelled_is_ended(pools,
         return told
 
     monkeypatch.setattr(pool._supervisor, "start", start_slowly)
-    monkeypatch.setattr(pool._supervisor, "end", end_and_tell)
+    monkeypatch.setattr(Worker, "end", end_and_tell)
     reading = asyncio.create_task(pool.adeclare([script(TOOL)], deadline=soon()))
     await asyncio.to_thread(began.wait)
     reading.cancel()

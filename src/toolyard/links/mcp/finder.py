@@ -133,22 +133,13 @@ class Finder:
 def candidates(server: McpServer) -> list[Candidate]:
     """The URLs and transports to try, in order."""
     url = server.url or ""
-    if server.transport == "http":
-        return [Candidate("http", url)]
-    if server.transport == "sse":
-        return [Candidate("sse", url)]
+    http, sse = Candidate("http", url), Candidate("sse", url)
+    if server.transport in ("http", "sse"):
+        return [http if server.transport == "http" else sse]
     path, mark, query = url.partition("?")
     bare = path.rstrip("/")
-
-    def below(part: str) -> str:
-        return f"{bare}{part}{mark}{query}"
-
     if bare.endswith("/sse"):
-        return [Candidate("sse", url), Candidate("http", url)]
-    found = [Candidate("http", url)]
-    if not bare.endswith("/mcp"):
-        found.append(Candidate("http", below("/mcp")))
-    found.append(Candidate("sse", url))
-    if not bare.endswith("/mcp"):
-        found.append(Candidate("sse", below("/sse")))
-    return found
+        return [sse, http]
+    if bare.endswith("/mcp"):
+        return [http, sse]
+    return [http, Candidate("http", f"{bare}/mcp{mark}{query}"), sse, Candidate("sse", f"{bare}/sse{mark}{query}")]

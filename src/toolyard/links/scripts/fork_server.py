@@ -1,6 +1,6 @@
 """`ForkServer`: the process that a pool starts; it forks the workers inside the sandbox.
 
-`Supervisor` starts and ends workers, and restarts the fork server when it is lost.
+`Supervisor` starts workers, and restarts the fork server when it is lost.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class ForkServer:
             reader, writer = os.pipe()
             theirs.append(reader if is_to_worker else writer)
             ours.append(writer if is_to_worker else reader)
-        worker = Worker(next(self._names), ours, self)
+        worker = Worker(next(self._names), ours, self._end_worker)
         try:
             with self._lock:
                 self._send({"do": "fork", "name": worker.name, "role": role}, theirs)
@@ -103,19 +103,18 @@ class ForkServer:
                 os.close(fd)
         return worker
 
-    def end(self, worker: Worker) -> WorkerEnd:
-        """End a worker and everything it started; also returns how a worker ended by itself."""
+    def _end_worker(self, worker: Worker) -> WorkerEnd:
+        """End a worker. If something that it started cannot be ended, end all other workers, too."""
         worker.close()
-        with self._lock:
-            try:
-                self._send({"do": "end", "name": worker.name})
-            except ForkServerBroken:
-                return WorkerEnd(clean=False)
+        reply = None
+        with self._lock, contextlib.suppress(ForkServerBroken):
+            self._send({"do": "end", "name": worker.name})
             reply = self._receive_message(time.monotonic() + _ANSWER_SECONDS)
-            if reply is None:
-                self.is_broken = True
-                return WorkerEnd(clean=False)
-        return msgspec.convert(reply, WorkerEnd)
+            self.is_broken = reply is None or self.is_broken  # a late reply must not be taken for another's
+        end = WorkerEnd(clean=False) if reply is None else msgspec.convert(reply, WorkerEnd)
+        if not end.clean:
+            self.close()
+        return end
 
     def close(self) -> None:
         """End the fork server and all its workers."""
@@ -256,7 +255,7 @@ def _compile_modules() -> list[tuple[str, CodeType]]:
 
 
 class Supervisor:
-    """Starts and ends workers. Its methods block briefly, and must not be called on the loop of links."""
+    """Starts workers. Its methods block briefly, and must not be called on the loop of links."""
 
     def __init__(self, settings: WorkerSettings, level: Level, label: str) -> None:
         self._settings = settings
@@ -277,14 +276,6 @@ class Supervisor:
             except ForkServerBroken as error:
                 raise Unavailable(f"{self._label}: {error}") from None
 
-    def end(self, worker: Worker) -> WorkerEnd:
-        """End a worker. If something that it started cannot be ended, end its fork server with all other workers."""
-        fork_server = worker.fork_server
-        ended = fork_server.end(worker)
-        if not ended.clean:
-            fork_server.close()
-        return ended
-
     def close(self) -> None:
         """End all workers; no more can be started."""
         with self._lock:
@@ -303,14 +294,14 @@ class Supervisor:
         try:
             reply = WorkerExchange(worker, self._settings).wait(end if deadline is None else min(end, deadline))
         except ExchangeError as error:
-            ended = self.end(worker)
+            ended = worker.end()
             if isinstance(error, DeadlinePassed) and deadline is not None and time.monotonic() >= deadline:
                 raise CallTimeout(f"{self._label}: no worker was ready in time", effect="none") from None
             if ended.status is None and ended.fault is None:
                 raise ForkServerBroken("the process that starts workers does not answer") from None
             raise Unavailable(f"{self._label}: a worker {describe_end(ended)}") from None
         if not reply.ready:
-            self.end(worker)
+            worker.end()
             raise Unavailable(f"{self._label}: {reply.broken or 'a worker is not ready'}")
         return worker
 

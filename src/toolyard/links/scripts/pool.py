@@ -236,7 +236,7 @@ class ScriptPool(Closing):
             return await await_future(made)
         except asyncio.CancelledError:
             # The worker will start anyway, so end it then.
-            made.add_done_callback(lambda made: self._supervisor.end(made.result()) if _has_result(made) else None)
+            made.add_done_callback(lambda made: made.result().end() if _has_result(made) else None)
             raise
 
     async def _read_file(self, worker: Worker, code: Code, deadline: float | None) -> tuple[Result, bool]:
@@ -278,7 +278,7 @@ class ScriptPool(Closing):
 
         def make() -> Worker:
             if old is not None:
-                self._supervisor.end(old)
+                old.end()
             worker = self._supervisor.start("serve")
             worker.key = key
             return worker
@@ -309,10 +309,10 @@ class ScriptPool(Closing):
 
     def _end_soon(self, worker: Worker) -> Future[WorkerEnd]:
         try:
-            return self._threads.submit(lambda: self._supervisor.end(worker))
+            return self._threads.submit(worker.end)
         except SessionError:
             ended: Future[WorkerEnd] = Future()
-            ended.set_result(self._supervisor.end(worker))
+            ended.set_result(worker.end())
             return ended
 
     def _submit_work(self, work: Callable[[], T]) -> Future[T]:

@@ -10,7 +10,8 @@ import os
 import select
 import signal
 import time
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
@@ -142,22 +143,12 @@ class Tail:
         return bytes(self._kept[-self._limit :] if self._limit else b"").decode("utf-8", "replace")
 
 
-class WorkerOwner(Protocol):
-    """The process that forks and ends workers."""
-
-    def end(self, worker: Worker) -> WorkerEnd:
-        """End the worker and what it started."""
-
-    def close(self) -> None:
-        """End all workers."""
-
-
 class Worker:
     """The server's end of a child's pipes: one to write to and three to read from."""
 
-    def __init__(self, name: str, fds: list[int], fork_server: WorkerOwner) -> None:
+    def __init__(self, name: str, fds: list[int], end: Callable[[Worker], WorkerEnd]) -> None:
         self.name = name
-        self.fork_server = fork_server
+        self._end = end
         self.key: tuple[str, str] | None = None
         """The script it belongs to: file name and hash."""
         self.calls = 0
@@ -172,6 +163,10 @@ class Worker:
     def is_ready(self) -> bool:
         """True if it is alive and has sent nothing since its last response."""
         return not self._is_closed and not self.poll.poll(0)
+
+    def end(self) -> WorkerEnd:
+        """End the process and everything that it started; also returns how it ended by itself. Blocks."""
+        return self._end(self)
 
     def close(self) -> None:
         """Close the pipes; a child that is still alive reads an end of file."""
