@@ -11,7 +11,7 @@ from waiting import SOON
 
 from client.fake_wire import EXECUTE, TOOLS, VERSION, FakeWire, after_running
 from toolyard.client import RemoteToolEngine, RemoteToolRegistry
-from toolyard.client.wire import LONGEST_PAUSE, segment
+from toolyard.client.wire import LONGEST_PAUSE, quote_segment
 from toolyard.loop.home import home_loop
 from toolyard.model.call import ToolCall
 from toolyard.model.errors import (
@@ -307,7 +307,7 @@ def test_any_text_is_one_segment_of_a_path(text):
 
     if any("\ud800" <= char <= "\udfff" for char in text):
         return
-    written = segment(text)
+    written = quote_segment(text)
     assert unquote(written) == text
     assert written.isascii() and "/" not in written and written not in (".", "..") and "?" not in written
 

@@ -9,7 +9,7 @@ import msgspec
 
 from toolyard.calls.approval import TIMES, Approval, ApprovalState
 from toolyard.calls.approvals import ApprovalPage
-from toolyard.client.wire import API, ServerWire, segment
+from toolyard.client.wire import API, ServerWire, quote_segment
 from toolyard.loop.home import home_loop
 
 
@@ -73,4 +73,4 @@ class RemoteApprovals:
 
 
 def _path(approval_id: str) -> str:
-    return f"/{API}/approvals/{segment(approval_id)}"
+    return f"/{API}/approvals/{quote_segment(approval_id)}"

@@ -13,7 +13,7 @@ from toolyard.calls.batch import check_calls, check_timeout
 from toolyard.client.approvals import RemoteApprovals
 from toolyard.client.journal import RemoteJournal
 from toolyard.client.registry import RemoteToolRegistry
-from toolyard.client.wire import API, REQUEST_SECONDS, ListBudget, WireOptions, segment
+from toolyard.client.wire import API, REQUEST_SECONDS, ListBudget, WireOptions, quote_segment
 from toolyard.dialects.wire_names import read_wire_call
 from toolyard.loop.home import home_loop
 from toolyard.model.bases import Closing
@@ -193,7 +193,7 @@ class RemoteToolEngine(Closing):
     async def ateardown(self, session_id: str, *, owner: str | None = None) -> None:
         """End a session, if it exists."""
         _check_owner(owner)
-        if _may_exist(session_id):
+        if _is_valid_id(session_id):
             await self._wire.ask("DELETE", _session_path(session_id))
 
     teardown = home_loop.sync_twin(ateardown)
@@ -304,7 +304,7 @@ class RemoteToolEngine(Closing):
             # Nothing to run, but a missing session must still raise.
             await self._wire.ask("GET", _session_path(session_id))
             return [result for result in results if result is not None]
-        body: dict[str, Any] = {"calls": [_wire_call(call) for call in sent]}
+        body: dict[str, Any] = {"calls": [_write_call(call) for call in sent]}
         definitions = self.tool_registry.definitions(call.name for call in sent)
         if definitions is not None:
             body["definitions"] = definitions
@@ -339,7 +339,7 @@ def _entry_query(**entries: int | None) -> tuple[tuple[str, str], ...]:
     return tuple((name, str(check_number(name, number))) for name, number in entries.items() if number is not None)
 
 
-def _wire_call(call: ToolCall) -> dict[str, Any]:
+def _write_call(call: ToolCall) -> dict[str, Any]:
     given = call.arguments
     arguments = given if isinstance(given, str) else msgspec.Raw(json_text(read_arguments(given)))
     data: dict[str, Any] = {"name": call.name, "arguments": arguments}
@@ -352,12 +352,12 @@ def _wire_call(call: ToolCall) -> dict[str, Any]:
 
 def _session_path(session_id: str, rest: str = "", owner: str | None = None) -> str:
     _check_owner(owner)
-    if not _may_exist(session_id):
+    if not _is_valid_id(session_id):
         raise UnknownSessionError(f"no session is called {session_id!r}; set it up first")
-    return f"/{API}/sessions/{segment(session_id)}{rest}"
+    return f"/{API}/sessions/{quote_segment(session_id)}{rest}"
 
 
-def _may_exist(session_id: str) -> bool:
+def _is_valid_id(session_id: str) -> bool:
     """False for ids that every server refuses."""
     try:
         check_session_id(session_id)

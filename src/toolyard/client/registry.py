@@ -10,7 +10,7 @@ from typing import Any, NoReturn, Self, Unpack
 import msgspec
 
 from toolyard.client.catalog import Catalog, FetchedCatalog, fetch_catalog
-from toolyard.client.wire import API, REQUEST_SECONDS, ServerWire, WireOptions, segment
+from toolyard.client.wire import API, REQUEST_SECONDS, ServerWire, WireOptions, quote_segment
 from toolyard.loop.home import home_loop
 from toolyard.model.bindings import McpBinding, RestBinding
 from toolyard.model.call import ToolCall, ToolContext
@@ -165,7 +165,7 @@ class RemoteToolRegistry(ToolRegistry):
     async def aremove(self, name: str) -> list[Tool]:
         """Remove every overload of a qualified name from the server, and return those known here."""
         removed = self.get(name)
-        await self.wire.ask("DELETE", f"/{API}/tools/{segment(name)}")
+        await self.wire.ask("DELETE", f"/{API}/tools/{quote_segment(name)}")
         await self.arefresh(strict=True)
         return removed
 
@@ -225,16 +225,16 @@ class RemoteToolRegistry(ToolRegistry):
             try:
                 if name in added:
                     raise DuplicateToolError(f"duplicate tool: {name} is given twice, and a server takes one of a name")
-                await self.wire.ask("PUT", f"/{API}/tools/{segment(name)}", body=body)
+                await self.wire.ask("PUT", f"/{API}/tools/{quote_segment(name)}", body=body)
             except ToolyardError as error:
-                await self._take_back(added, error)
+                await self._unregister(added, error)
                 raise
             added.append(name)
 
-    async def _take_back(self, names: list[str], cause: ToolyardError) -> None:
+    async def _unregister(self, names: list[str], cause: ToolyardError) -> None:
         for name in names:
             try:
-                await self.wire.ask("DELETE", f"/{API}/tools/{segment(name)}")
+                await self.wire.ask("DELETE", f"/{API}/tools/{quote_segment(name)}")
             except ToolyardError as error:
                 cause.add_note(f"{name} was registered before that, and could not be taken out again: {error}")
 

@@ -179,7 +179,7 @@ class ServerWire(Closing):
         retries: int = 2,
         retry_delay: float = 0.2,
     ) -> None:
-        headers = {} if api_key is None else {"authorization": f"Bearer {_checked_key(api_key)}"}
+        headers = {} if api_key is None else {"authorization": f"Bearer {_check_key(api_key)}"}
         self.link = HttpLink(url, headers=headers, timeout=timeout, max_bytes=max_bytes, verify=verify)
         self.url, self.timeout = self.link.url, self.link.timeout
         """The server's URL, and the default timeout in seconds."""
@@ -219,7 +219,7 @@ class ServerWire(Closing):
         exceeded = None if budget is None else budget.spend(len(answer.body))
         if exceeded is not None:
             raise self.make_garbled_error(f"a list that goes on for more than {exceeded}", effect)
-        if _holds_too_many(answer.body):
+        if _has_too_many_values(answer.body):
             raise self.make_garbled_error(f"more than {MAX_VALUES:,} values at once", effect)
         try:
             return answer.json(f"answer of {self.url}")
@@ -308,7 +308,7 @@ class ServerWire(Closing):
         return f"ServerWire({self.url!r})"
 
 
-def segment(text: str) -> str:
+def quote_segment(text: str) -> str:
     """The text as one segment of a URL path."""
     # Unescaped, a segment of dots would be resolved.
     return text.replace(".", "%2E") if text in (".", "..") else quote(text, safe="")
@@ -322,12 +322,12 @@ def write_json(value: Any) -> bytes:
         raise ConfigError("values sent to a server must be JSON: text, numbers, lists and mappings") from None
 
 
-def _holds_too_many(body: bytes) -> bool:
+def _has_too_many_values(body: bytes) -> bool:
     """True if a body has too many values. Commas within strings are excluded only if there are many."""
     return body.count(b",") > MAX_VALUES and _TEXT.sub(b"", body).count(b",") > MAX_VALUES
 
 
-def _checked_key(key: object) -> str:
+def _check_key(key: object) -> str:
     if not isinstance(key, str) or not key or not key.isascii() or not key.isprintable() or " " in key:
         raise ConfigError("an API key is printable ASCII text without spaces")
     return key

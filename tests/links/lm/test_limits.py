@@ -71,5 +71,5 @@ def test_what_is_given_back_can_be_taken_again():
     limits = RateLimits(requests_per_minute=1, tokens_per_minute=100, clock=lambda: 5.0)
     assert limits.reserve(100, None) == 0
     assert limits.reserve(100, None) == pytest.approx(60)
-    limits.give_back(100)
+    limits.cancel(100)
     assert limits.reserve(100, None) == pytest.approx(60)

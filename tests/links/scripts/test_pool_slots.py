@@ -10,57 +10,57 @@ class FakeWorker:
         self.key = key
 
 
-class SeatsMachine(RuleBasedStateMachine):
-    """Whatever happens in whatever order: no seat is lost, and there are never more workers than seats."""
+class SlotsMachine(RuleBasedStateMachine):
+    """Whatever happens in whatever order: no slot is lost, and there are never more workers than slots."""
 
     def __init__(self):
         super().__init__()
         self.size = 3
-        self.seats = PoolSlots(self.size)
-        self.seated = 0
+        self.slots = PoolSlots(self.size)
+        self.entered = 0
         self.held: list = []
 
     @rule()
     def enter(self):
-        if self.seats.gate.enter_at_once():
-            self.seated += 1
+        if self.slots.gate.enter_at_once():
+            self.entered += 1
 
     @rule(key=st.sampled_from("abcd"))
     def find(self, key):
-        if self.seated:
-            self.seated -= 1
-            known = [worker for worker in self.seats._idle if worker.key == key]
-            found = self.seats.find(key)
+        if self.entered:
+            self.entered -= 1
+            known = [worker for worker in self.slots._idle if worker.key == key]
+            found = self.slots.find(key)
             assert found is (known[-1] if known else found)
             self.held.append(found if found is not None and found.key == key else FakeWorker(key))
 
     @rule(which=st.integers(0, 2), keep=st.booleans())
-    def give(self, which, keep):
+    def release(self, which, keep):
         if which < len(self.held):
             worker = self.held.pop(which)
-            self.seats.give(worker if keep else None)
+            self.slots.release(worker if keep else None)
 
     @rule()
     def clear(self):
-        assert {worker.key for worker in self.seats.clear()} <= set("abcd")
+        assert {worker.key for worker in self.slots.remove_idle()} <= set("abcd")
 
     @invariant()
-    def seats_add_up(self):
-        assert self.seated + len(self.held) + len(self.seats.gate.free) == self.size
-        assert len(self.held) + len(self.seats._idle) <= self.size
+    def slots_add_up(self):
+        assert self.entered + len(self.held) + len(self.slots.gate.free) == self.size
+        assert len(self.held) + len(self.slots._idle) <= self.size
 
 
-SeatsMachine.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)
-TestSeats = SeatsMachine.TestCase
+SlotsMachine.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)
+TestSlots = SlotsMachine.TestCase
 
 
 def test_a_worker_of_another_script_makes_room_only_where_there_is_none():
-    seats = PoolSlots(2)
+    slots = PoolSlots(2)
     for key in "ab":
-        assert seats.gate.enter_at_once() and seats.find(key) is None
+        assert slots.gate.enter_at_once() and slots.find(key) is None
     one, two = FakeWorker("a"), FakeWorker("b")
-    seats.give(one)
-    assert seats.gate.enter_at_once() and seats.find("c") is one
-    seats.give(None)
-    seats.give(two)
-    assert seats.gate.enter_at_once() and seats.find("c") is None
+    slots.release(one)
+    assert slots.gate.enter_at_once() and slots.find("c") is one
+    slots.release(None)
+    slots.release(two)
+    assert slots.gate.enter_at_once() and slots.find("c") is None

@@ -64,9 +64,9 @@ class AddressRule(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, hosts: Iterable[str] = (), cidrs: Iterable[str] = ()) -> AddressRule:
         """Create a rule for these hosts and networks; `ConfigError` names the invalid one."""
-        return cls(frozenset(map(_named_host, hosts)), tuple(map(_read_network, cidrs)))
+        return cls(frozenset(map(_read_host_entry, hosts)), tuple(map(_read_network, cidrs)))
 
-    def names(self, host: str, port: int, named: Iterable[str] = ()) -> bool:
+    def lists(self, host: str, port: int, named: Iterable[str] = ()) -> bool:
         """Whether the operator listed this host, in the rule or in `named`."""
         known = {host, with_port(host, port)}
         return not known.isdisjoint(self.hosts) or any(name in known for name in named)
@@ -75,7 +75,7 @@ class AddressRule(msgspec.Struct, frozen=True):
         """Raise `Blocked` unless a connection to `host`, which resolved to `address`, is allowed."""
         if isinstance(address, IPv6Address) and address.scope_id is not None:
             raise make_blocked_error(host, port)
-        if self.names(host, port) or is_public(address):
+        if self.lists(host, port) or is_public(address):
             return
         plain = (address.ipv4_mapped if isinstance(address, IPv6Address) else None) or address
         if not any(plain in network or address in network for network in self.networks):
@@ -162,7 +162,7 @@ def _read_ipv6(text: str) -> str:
     return str(IPv6Address(text))
 
 
-def _named_host(text: object) -> str:
+def _read_host_entry(text: object) -> str:
     try:
         if not isinstance(text, str):
             raise ValueError("not text")

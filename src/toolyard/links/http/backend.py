@@ -271,7 +271,7 @@ class GuardedConnection(httpcore2.AsyncHTTPConnection):
             raise
         except BaseException as error:  # noqa: BLE001 - raised again, as a protocol error if the server caused it
             await self.aclose()
-            raise _blame_server(error) from None
+            raise _as_protocol_error(error) from None
         assert isinstance(response.stream, AsyncIterable)
         return httpcore2.Response(
             response.status,
@@ -296,7 +296,7 @@ class _Body:
                 async for chunk in chunks:
                     yield chunk
         except Exception as error:  # noqa: BLE001 - raised again
-            raise _blame_server(error) from None
+            raise _as_protocol_error(error) from None
         self._whole = True
 
     async def aclose(self) -> None:
@@ -304,7 +304,7 @@ class _Body:
             if hasattr(self._stream, "aclose"):
                 await self._stream.aclose()
         finally:
-            if not self._whole or _has_more(self._connection):
+            if not self._whole or _has_trailing_data(self._connection):
                 await self._connection.aclose()
 
 
@@ -322,7 +322,7 @@ class GuardedPool(httpcore2.AsyncConnectionPool):
         return GuardedConnection(origin, self.guard, context, self._h2 and context is not None)
 
 
-def _has_more(connection: object) -> bool:
+def _has_trailing_data(connection: object) -> bool:
     """Whether the server sent extra bytes after its response, which would be read as the next response.
 
     The library checks the socket for such bytes but not its own buffer, so this reads a private attribute of it. HTTP/2
@@ -332,7 +332,7 @@ def _has_more(connection: object) -> bool:
     return parser is not None and parser.trailing_data[0] != b""
 
 
-def _blame_server(error: BaseException) -> BaseException:
+def _as_protocol_error(error: BaseException) -> BaseException:
     """Turn exceptions of the HTTP/2 libraries and malformed statuses into `RemoteProtocolError`."""
     if isinstance(error, ValueError) or type(error).__module__.partition(".")[0] in ("h2", "hpack", "hyperframe"):
         return httpcore2.RemoteProtocolError("not HTTP/2")

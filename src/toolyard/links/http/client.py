@@ -121,10 +121,10 @@ class GuardedClient(Closing):
         self._check_open()
         pool = await self._pools.get()
         request = RedirectingRequest(pool.guard, outgoing, begun)
-        request.left()
+        request.seconds_left()
         if outgoing.credential is not None and request.needs_credential:
             await outgoing.credential.prepare(self.asend, outgoing)
-        clock = asyncio.timeout(request.left())
+        clock = asyncio.timeout(request.seconds_left())
         try:
             async with clock:
                 response, answer = await self._read_head(pool, request)
@@ -150,7 +150,7 @@ class GuardedClient(Closing):
         while True:
             response = answer = fault = None
             try:
-                response = await pool.handle_async_request(request.write_request(request.left()))
+                response = await pool.handle_async_request(request.write_request(request.seconds_left()))
                 answer = request.open_answer(response)
             except LIBRARY_ERRORS as error:
                 if not request.retries_after(error):

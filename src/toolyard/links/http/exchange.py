@@ -77,7 +77,7 @@ class RedirectingRequest:
         credential = self._outgoing.credential
         return credential is not None and credential.origin == self.target.origin
 
-    def left(self) -> float | None:
+    def seconds_left(self) -> float | None:
         """Seconds until the deadline, None without one; raises `CallTimeout` if it has passed."""
         if self._outgoing.deadline is None:
             return None
@@ -96,7 +96,7 @@ class RedirectingRequest:
         raw += [(name.encode(), value.encode()) for name, value in headers]
         if outgoing.body is not None or outgoing.method in _EXPECT_BODY:
             raw.append((b"content-length", str(len(outgoing.body or b"")).encode()))
-        trusted = self.guard.rule.names(target.host, target.port, outgoing.named)
+        trusted = self.guard.rule.lists(target.host, target.port, outgoing.named)
         connect = CONNECT_SECONDS if left is None else min(left, self.connect_seconds)
         self.exchange.begin()
         return httpcore2.Request(

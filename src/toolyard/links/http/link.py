@@ -87,7 +87,7 @@ class HttpLink(Closing):
         try:
             return await self._client.asend(outgoing)
         except CallError as error:
-            fault = _blame_link(error)
+            fault = _as_link_error(error)
         # Raised outside the handler, so that nothing is chained to it.
         raise fault
 
@@ -137,7 +137,7 @@ class HttpLink(Closing):
             raise ToolyardError(f"the link to {self.url} is closed; make a new one")
 
 
-def _blame_link(error: CallError) -> CallError:
+def _as_link_error(error: CallError) -> CallError:
     """Turn `ToolFailed` into `Unavailable`: the link serves many tools, and none of them has failed."""
     if not isinstance(error, ToolFailed):
         return error

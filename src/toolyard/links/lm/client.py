@@ -87,7 +87,7 @@ class LMClient(Closing):
             # Count it before keeping it: it is paid for even if another process was first or the disk is full.
             self.ledger.add(request.model, answer)
             if self._journal is not None:
-                answer = await self._journal.keep(request, answer)
+                answer = await self._journal.store(request, answer)
         return answer
 
     @property
@@ -148,7 +148,7 @@ class LMClient(Closing):
                 waited = True
             finally:
                 if not waited:
-                    self._limits.give_back(tokens)
+                    self._limits.cancel(tokens)
         return tokens
 
     async def _ask_once(self, request: LMRequest, deadline: float | None, tokens: int) -> LMAnswer:

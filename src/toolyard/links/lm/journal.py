@@ -52,12 +52,12 @@ class LMJournal:
 
     async def find(self, request: LMRequest) -> LMAnswer | None:
         """The stored answer to the request, or None."""
-        key = self._key_of(request)
+        key = self._make_key(request)
         return await self._run_in_thread(lambda: self._read_answer(key))
 
-    async def keep(self, request: LMRequest, answer: LMAnswer) -> LMAnswer:
+    async def store(self, request: LMRequest, answer: LMAnswer) -> LMAnswer:
         """Store an answer; return the stored one, which is another process's if that was first."""
-        key = self._key_of(request)
+        key = self._make_key(request)
         row = (key, self._provider, request.model, _encode(request), _encode(answer), time.time())
 
         def write() -> LMAnswer:
@@ -79,7 +79,7 @@ class LMJournal:
             problem = f"the journal of the language model cannot be used: {error}"
         raise ToolFailed(problem, effect="none", hint="look at the file that lm_config.journal names, and its disk")
 
-    def _key_of(self, request: LMRequest) -> str:
+    def _make_key(self, request: LMRequest) -> str:
         return f"{self._provider}:{request.key}"
 
     def _read_answer(self, key: str) -> LMAnswer | None:

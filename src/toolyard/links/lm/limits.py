@@ -55,7 +55,7 @@ class RateLimits:
             with self._lock:
                 self._tokens.take(used - reserved, self._clock())
 
-    def give_back(self, tokens: int) -> None:
+    def cancel(self, tokens: int) -> None:
         """Undo `reserve` for a request that was not sent."""
         with self._lock:
             for bucket, amount in ((self._requests, 1), (self._tokens, tokens)):

@@ -332,7 +332,7 @@ class AuthorizationCode(Credential):
             OAuthClientMetadata.model_validate({key: value for key, value in options.items() if value}),
             storage,
             self._show_login,
-            self._called_back,
+            self._wait_login,
         )
         storage.provider = provider
         return provider
@@ -341,7 +341,7 @@ class AuthorizationCode(Credential):
         # Shown later, when the redirect can be received, since it may come at once.
         self._login_url = url
 
-    async def _called_back(self) -> AuthorizationCodeResult:
+    async def _wait_login(self) -> AuthorizationCodeResult:
         from mcp.shared.auth import AuthorizationCodeResult
 
         # Waiting for the user must not happen on the loop of links.

@@ -21,7 +21,7 @@ from toolyard.links.mcp.errors import (
     status_of,
 )
 from toolyard.links.mcp.framing import Headers, mirrored_headers, modern_headers
-from toolyard.links.mcp.handshake import Agreement, envelope
+from toolyard.links.mcp.handshake import Agreement, make_meta
 from toolyard.links.mcp.notices import Notices
 from toolyard.links.mcp.peer import McpReply
 from toolyard.links.mcp.wire import McpWire, Request
@@ -63,7 +63,7 @@ class Connection:
         self.wire = wire
         self.peer = wire.peer
         self.agreement = agreement
-        self._envelope = envelope(capabilities, agreement.version) if agreement.modern else {}
+        self._meta = make_meta(capabilities, agreement.version) if agreement.modern else {}
         self._listens = self._has_subscribed = False
 
     async def call(self, call: ToolsCall) -> dict[str, Any]:
@@ -135,8 +135,8 @@ class Connection:
     async def _call_once(
         self, params: dict[str, Any], headers: Headers, deadline: float | None, notify: Notify | None
     ) -> dict[str, Any]:
-        number = self.peer.number()
-        meta = carry_trace(self._envelope)
+        number = self.peer.next_number()
+        meta = carry_trace(self._meta)
         if notify is not None:
             meta = {**meta, "progressToken": number}
             if self.agreement.modern:
@@ -180,8 +180,8 @@ class Connection:
         headers: Headers = ()
         if self.agreement.modern:
             headers = modern_headers(self.agreement.version, method)
-            params = {**params, "_meta": self._envelope}
-        request = Request(self.peer.number(), method, params or None, deadline, None, headers)
+            params = {**params, "_meta": self._meta}
+        request = Request(self.peer.next_number(), method, params or None, deadline, None, headers)
         with measure_request("client", method):
             return await self.wire.request(request)
 
@@ -203,7 +203,7 @@ class Connection:
             params = entry.get("params")
             try:
                 found[key] = await self.peer.run_handler(handler, params if isinstance(params, dict) else {})
-                framing.response(None, found[key])
+                framing.encode_response(None, found[key])
             except CallError as error:
                 raise mark_effect_unknown(error) from None
             except Exception as error:

@@ -43,14 +43,14 @@ class Finder:
         make_peer: Callable[[], Peer],
         open_web: Callable[[], Web],
         lost: Lost,
-        background: Callable[[Coroutine[Any, Any, None]], object],
+        start_task: Callable[[Coroutine[Any, Any, None]], object],
     ) -> None:
         self._server = server
         self._capabilities = capabilities
         self._make_peer = make_peer
         self._open_web = open_web
         self._lost = lost
-        self._background = background
+        self._start_task = start_task
         self._old_only = False
         self._known: Candidate | None = None
 
@@ -126,7 +126,7 @@ class Finder:
             raise make_connect_timeout(wire.peer.name, wire.peer.limits.connect_seconds) from None
         finally:
             if not done:
-                self._background(wire.aclose())
+                self._start_task(wire.aclose())
         return Connection(wire, agreement, self._capabilities)
 
 

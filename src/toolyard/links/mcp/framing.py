@@ -54,7 +54,7 @@ _decode_many = msgspec.json.Decoder(list[JsonRpcMessage]).decode
 _encode = msgspec.json.Encoder().encode
 
 
-def read(data: bytes | bytearray, max_depth: int) -> list[JsonRpcMessage]:
+def read_messages(data: bytes | bytearray, max_depth: int) -> list[JsonRpcMessage]:
     """The message in a line, event or body, or the messages of a batch; `UnreadableError` if it is invalid."""
     try:
         found = _decode_messages(data)
@@ -113,7 +113,7 @@ class SplitMessage:
         return text if line[:1] == b"}" else None
 
 
-def request(number: int, method: str, params: dict[str, Any] | None) -> bytes:
+def encode_request(number: int, method: str, params: dict[str, Any] | None) -> bytes:
     """Encode a request; `InvalidArguments` if its params cannot be written as JSON."""
     message: dict[str, Any] = {"jsonrpc": "2.0", "id": number, "method": method}
     if params is not None:
@@ -124,18 +124,18 @@ def request(number: int, method: str, params: dict[str, Any] | None) -> bytes:
         raise InvalidArguments(f"the arguments cannot be sent as JSON: {type(error).__name__}") from None
 
 
-def cancellation(number: int) -> bytes:
+def encode_cancellation(number: int) -> bytes:
     """Encode the notification that a request is cancelled."""
     params = {"requestId": number, "reason": "the caller no longer waits for the result"}
     return encode_notification("notifications/cancelled", params)
 
 
-def response(number: Id, result: Any) -> bytes:
+def encode_response(number: Id, result: Any) -> bytes:
     """Encode the response to a request of the server; `TypeError` if the result is not JSON."""
     return _encode({"jsonrpc": "2.0", "id": number, "result": result})
 
 
-def refusal(number: Id, code: int, message: str) -> bytes:
+def encode_error(number: Id, code: int, message: str) -> bytes:
     """Encode an error response."""
     return _encode({"jsonrpc": "2.0", "id": number, "error": {"code": code, "message": message}})
 

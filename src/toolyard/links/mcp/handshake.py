@@ -49,7 +49,7 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True):
     server_info: dict[str, Any]
 
 
-def envelope(capabilities: dict[str, Any], version: str = STATELESS) -> dict[str, Any]:
+def make_meta(capabilities: dict[str, Any], version: str = STATELESS) -> dict[str, Any]:
     """The `_meta` of every request since 2026."""
     return {
         PROTOCOL_VERSION: version,
@@ -133,7 +133,7 @@ class Handshake:
     async def _discover(self) -> Agreement | None:
         """Probe for the new protocol; None if the server does not support a known version of it."""
         method = "server/discover"
-        params = {"_meta": envelope(self._capabilities)}
+        params = {"_meta": make_meta(self._capabilities)}
         try:
             reply = await self._send_request(method, params, modern_headers(STATELESS, method))
         except RequestRefused as error:
@@ -165,7 +165,7 @@ class Handshake:
     async def _send_request(
         self, method: str, params: dict[str, Any], headers: tuple[tuple[str, str], ...]
     ) -> McpReply:
-        number = self._peer.number()
+        number = self._peer.next_number()
         request = Request(number, method, params, self._deadline, headers=headers, cancellable=False)
         return await self._wire.request(request)
 

@@ -70,7 +70,7 @@ class McpLink(Closing):
         self._web = self._new_web()
         self._backoff = self._new_backoff()
         self._finder = Finder(
-            server, handlers.capabilities(), self._make_peer, self._make_web, self._lose_connection, self._background
+            server, handlers.capabilities(), self._make_peer, self._make_web, self._lose_connection, self._start_task
         )
         self._lock = threading.Lock()
         self._watchers: list[Watcher] = []
@@ -158,12 +158,12 @@ class McpLink(Closing):
         fault: CallError | None = None
         for _ in range(2):
             try:
-                return await ask(await self._ready(deadline))
+                return await ask(await self._get_connection(deadline))
             except SessionLostError as lost:
                 fault = lost.fault  # the server did not execute it, so it can be sent again
         raise fault or Unavailable(f"{self.server.name} forgets our session at once")
 
-    async def _ready(self, deadline: float | None) -> Connection:
+    async def _get_connection(self, deadline: float | None) -> Connection:
         """The current connection, or a new one unless the backoff forbids another attempt."""
         if self._connection is not None:
             return self._connection
@@ -206,12 +206,13 @@ class McpLink(Closing):
             connection = await self._finder.find(deadline)
         except CallError as error:
             self._attempt = None
-            self._go_down(mark_unsent(error))
+            self._record_loss(mark_unsent(error))
             return
         except Exception as error:  # noqa: BLE001 - a bug here must not leave all callers waiting
             _log.warning("connecting to %s failed unexpectedly", self.server.name, exc_info=True)
             self._attempt = None
-            self._go_down(ToolFailed(f"connecting to {self.server.name} failed: {type(error).__name__}", effect="none"))
+            text = f"connecting to {self.server.name} failed: {type(error).__name__}"
+            self._record_loss(ToolFailed(text, effect="none"))
             return
         finally:
             notice.cancel()
@@ -232,10 +233,10 @@ class McpLink(Closing):
         if connection is None or connection.wire is not wire:
             return
         self._connection = None
-        self._background(connection.aclose())
-        self._go_down(fault)
+        self._start_task(connection.aclose())
+        self._record_loss(fault)
 
-    def _go_down(self, fault: CallError) -> None:
+    def _record_loss(self, fault: CallError) -> None:
         if self.state == "closed":
             return
         self._fault = fault
@@ -268,7 +269,7 @@ class McpLink(Closing):
         if self._watchers:
             self._begin_attempt()
 
-    def _background(self, work: Coroutine[Any, Any, None]) -> None:
+    def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

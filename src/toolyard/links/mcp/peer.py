@@ -133,7 +133,7 @@ class Peer:
         """Redacts the current secrets from texts, since tokens change."""
         return self._secrets.redactor
 
-    def number(self) -> int:
+    def next_number(self) -> int:
         """The number of the next request."""
         self._number += 1
         return self._number
@@ -152,7 +152,7 @@ class Peer:
         except Exception:  # noqa: BLE001 - one unexpected message must not end the connection
             _log.warning("a message of %s could not be taken", self.name, exc_info=True)
 
-    def pause(self) -> float:
+    def seconds_to_pause(self) -> float:
         """Seconds to pause reading from a server that exceeds the message rate; usually 0."""
         return self._pace.seconds_until(0, time.monotonic())
 
@@ -220,11 +220,11 @@ class Peer:
     def _report_progress(self, params: dict[str, Any]) -> None:
         token = params.get("progressToken")
         notify = self.calls.get(token) if isinstance(token, int) else None
-        progress, total, message = _number(params.get("progress")), _number(params.get("total")), params.get("message")
+        progress, message = _read_number(params.get("progress")), params.get("message")
         if notify is None or progress is None:
             return
         text = self.redactor.text(message)[:_SHOWN] if isinstance(message, str) else None
-        notify(Progress(progress, total, text))
+        notify(Progress(progress, _read_number(params.get("total")), text))
 
     def _report_log_line(self, params: dict[str, Any], notify: Notify | None) -> None:
         level, logger = params.get("level"), params.get("logger")
@@ -240,13 +240,13 @@ class Peer:
 
     def _take_request(self, method: str, params: dict[str, Any], number: Id, answer: Answer) -> None:
         if method == "ping":
-            answer(framing.response(number, {}))
+            answer(framing.encode_response(number, {}))
             return
         handler = self.handlers.find(method)
         if handler is None:
-            answer(framing.refusal(number, METHOD_NOT_FOUND, f"this client does not answer {method[:100]}"))
+            answer(framing.encode_error(number, METHOD_NOT_FOUND, f"this client does not answer {method[:100]}"))
         elif self._busy >= self.limits.max_requests:
-            answer(framing.refusal(number, INTERNAL_ERROR, "this client has too many open requests of the server"))
+            answer(framing.encode_error(number, INTERNAL_ERROR, "this client has too many open requests of the server"))
         else:
             self._busy += 1
             self.start(self._answer_request(handler, method, params, number, answer))
@@ -255,20 +255,20 @@ class Peer:
         self, handler: Handler, method: str, params: dict[str, Any], number: Id, answer: Answer
     ) -> None:
         try:
-            data = framing.response(number, await self.run_handler(handler, params))
+            data = framing.encode_response(number, await self.run_handler(handler, params))
         except Denied as error:
-            data = framing.refusal(number, DECLINED, self.redactor.text(str(error))[:_SHOWN])
+            data = framing.encode_error(number, DECLINED, self.redactor.text(str(error))[:_SHOWN])
         except CallError as error:
-            data = framing.refusal(number, INTERNAL_ERROR, self.redactor.text(str(error))[:_SHOWN])
+            data = framing.encode_error(number, INTERNAL_ERROR, self.redactor.text(str(error))[:_SHOWN])
         except Exception:  # noqa: BLE001 - the server needs a response even if a handler, which is user code, fails
             _log.warning("the handler for %s of %s failed", method, self.name, exc_info=True)
-            data = framing.refusal(number, INTERNAL_ERROR, "the client could not answer")
+            data = framing.encode_error(number, INTERNAL_ERROR, "the client could not answer")
         finally:
             self._busy -= 1
         answer(data)
 
 
-def _number(value: Any) -> float | None:
+def _read_number(value: Any) -> float | None:
     """The value as a float; None if it is not a number or too large."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None

@@ -41,7 +41,7 @@ def credentials_of(server: McpServer) -> tuple[str, ...]:
 
 
 def _environment(server: McpServer) -> list[tuple[str, str]]:
-    return [(name, value) for name, value in server.env if not _PLAIN.fullmatch(value) and not _is_place(value)]
+    return [(name, value) for name, value in server.env if not _PLAIN.fullmatch(value) and not _is_location(value)]
 
 
 def _query(server: McpServer) -> list[tuple[str, str]]:
@@ -59,7 +59,7 @@ def _certain_secrets(server: McpServer) -> list[str]:
     return found
 
 
-def _is_place(value: str) -> bool:
+def _is_location(value: str) -> bool:
     """Whether this is an existing path, or a URL without a query or user info."""
     if "://" in value:
         parts = urlsplit(value)

@@ -55,7 +55,7 @@ class SseWire(WebWire):
         await self.peer.aclose()
 
     def _send(self, request: Request, future: asyncio.Future[McpReply]) -> None:
-        data = request.encoded()
+        data = request.encode()
         if self._mailbox.ended is not None:
             raise self._mailbox.make_closed_error(request)
         request.sent = True
@@ -95,7 +95,7 @@ class SseWire(WebWire):
 
     async def _take_events(self, answer: StreamedAnswer) -> None:
         if not answer.is_success:
-            raise (await self._failure(answer))[0]
+            raise (await self._read_failure(answer))[0]
         if not answer.header("content-type").lower().startswith("text/event-stream"):
             raise ToolFailed(
                 f"{self.peer.name} answers with no event stream", effect="none", details={"status": answer.status}

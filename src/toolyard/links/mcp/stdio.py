@@ -152,7 +152,7 @@ class StdioWire(McpWire, asyncio.SubprocessProtocol):
                 start_new_session=True,
             )  # fmt: skip
         except (OSError, ValueError) as error:
-            raise Unavailable(_not_started(server, error), retryable=False) from None
+            raise Unavailable(_explain_start_failure(server, error), retryable=False) from None
         self._child = Child(transport)
         stdin = transport.get_pipe_transport(_STDIN)
         assert isinstance(stdin, asyncio.WriteTransport)
@@ -240,7 +240,7 @@ class StdioWire(McpWire, asyncio.SubprocessProtocol):
                 self._mailbox.deliver_skipped(line)
             elif not self._mailbox.deliver(line) and (text := self._split.add(line)):
                 self._mailbox.deliver(text, make_split_error(self.peer.name))
-        pause = self.peer.pause()
+        pause = self.peer.seconds_to_pause()
         pipe = None if self._child is None else self._child.transport.get_pipe_transport(_STDOUT)
         if pause and isinstance(pipe, asyncio.ReadTransport) and pipe.is_reading():
             # Pause reading from a server that sends too many messages.
@@ -275,7 +275,7 @@ class StdioWire(McpWire, asyncio.SubprocessProtocol):
         self._writable.set()
 
     def _send(self, request: Request, future: asyncio.Future[McpReply]) -> None:
-        data = request.encoded() + b"\n"
+        data = request.encode() + b"\n"
         if self._mailbox.ended is not None or self._is_dying or self._stdin is None or self._stdin.is_closing():
             self._lose_process()
             raise self._mailbox.make_closed_error(request)
@@ -293,7 +293,7 @@ class StdioWire(McpWire, asyncio.SubprocessProtocol):
         """After a timeout, end a process that writes nothing more, not even an answer to a ping: it hangs."""
         pieces = self._pieces_read
         seconds = max(request.seconds or 0.0, self.peer.limits.silence_seconds)
-        self.send_soon(framing.request(self.peer.number(), "ping", None))
+        self.send_soon(framing.encode_request(self.peer.next_number(), "ping", None))
         while True:
             await asyncio.sleep(seconds)
             if self._pieces_read != pieces or self._mailbox.ended is not None:
@@ -337,7 +337,7 @@ def _make_visible(text: str) -> str:
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
-def _not_started(server: McpServer, error: Exception) -> str:
+def _explain_start_failure(server: McpServer, error: Exception) -> str:
     if server.cwd and not os.path.isdir(server.cwd):
         return f"cannot start {server.name}: there is no folder {server.cwd!r}"
     if isinstance(error, FileNotFoundError):

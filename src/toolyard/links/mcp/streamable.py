@@ -60,7 +60,7 @@ class StreamableWire(WebWire):
 
     async def request(self, request: Request) -> McpReply:
         """Send a request and return the response."""
-        data = request.encoded()
+        data = request.encode()
         try:
             return await self._exchange(request, data)
         except asyncio.CancelledError:
@@ -127,7 +127,7 @@ class StreamableWire(WebWire):
     def _cancel_request(self, request: Request) -> None:
         """Notify the server that a request is cancelled; in the new protocol closing the stream does that."""
         if request.cancellable and request.sent and self.version is not None:
-            self.send_soon(framing.cancellation(request.number))
+            self.send_soon(framing.encode_cancellation(request.number))
 
     async def _exchange(self, request: Request, data: bytes) -> McpReply:
         reader = EventReader(self.peer.limits.max_message_bytes)
@@ -158,12 +158,12 @@ class StreamableWire(WebWire):
             self.session = told if is_usable else None
         kind = answer.header("content-type").partition(";")[0].strip().lower()
         if kind == "text/event-stream":
-            return await self._from_events(answer, request, reader)
+            return await self._read_reply_events(answer, request, reader)
         if kind != "application/json":
             raise ToolFailed(f"{self.peer.name} answered with {kind[:100] or 'no type'!r}, which is no MCP")
         body = await answer.read_all(self.peer.limits.max_message_bytes)
         try:
-            found = framing.read(body, self.peer.limits.max_depth)
+            found = framing.read_messages(body, self.peer.limits.max_depth)
         except UnreadableError:
             raise make_unreadable_error(self.peer.name) from None
         for message in found:
@@ -172,7 +172,9 @@ class StreamableWire(WebWire):
                 return self.peer.read_reply(message, len(body))
         raise ToolFailed(f"{self.peer.name} answered another request than the one it was asked")
 
-    async def _from_events(self, answer: StreamedAnswer, request: Request, reader: EventReader) -> McpReply | None:
+    async def _read_reply_events(
+        self, answer: StreamedAnswer, request: Request, reader: EventReader
+    ) -> McpReply | None:
         try:
             async with aclosing(self._read_events(answer, reader)) as pieces:
                 async for events in pieces:
@@ -196,7 +198,7 @@ class StreamableWire(WebWire):
         if event.name != "message" or not event.data:
             return None
         try:
-            found = framing.read(event.data, self.peer.limits.max_depth)
+            found = framing.read_messages(event.data, self.peer.limits.max_depth)
         except UnreadableError:
             return None  # it need not have been the response
         for message in found:
@@ -223,7 +225,7 @@ class StreamableWire(WebWire):
                 async with self._web.open("GET", self.url, headers, None, request.deadline) as answer:
                     if not answer.is_success:
                         raise await self._explain_failure(answer)
-                    reply = await self._from_events(answer, request, reader)
+                    reply = await self._read_reply_events(answer, request, reader)
             except Unavailable:
                 continue  # the server may be back soon
             if reply is not None:
@@ -246,7 +248,7 @@ class StreamableWire(WebWire):
             return ToolFailed(f"{self.peer.name} took the request and gave no answer to it")
         if answer.is_success:
             return make_status_error(self.peer.name, answer.status, "", self.peer.redactor)
-        error, code, text = await self._failure(answer)
+        error, code, text = await self._read_failure(answer)
         if self.session is not None and self.version is not None:
             if answer.status == HTTPStatus.NOT_FOUND:
                 return SessionLostError()
@@ -260,9 +262,9 @@ class StreamableWire(WebWire):
         deadline = asyncio.get_running_loop().time() + _PING_SECONDS
         if request.deadline is not None:
             deadline = min(deadline, request.deadline)
-        ping = Request(self.peer.number(), "ping", None, deadline, cancellable=False)
+        ping = Request(self.peer.next_number(), "ping", None, deadline, cancellable=False)
         try:
-            await self._exchange(ping, ping.encoded())
+            await self._exchange(ping, ping.encode())
         except SessionLostError:
             return False
         except CallError as error:

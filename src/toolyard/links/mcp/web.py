@@ -174,7 +174,7 @@ class WebWire(McpWire):
         deadline = deadline or asyncio.get_running_loop().time() + self.post_seconds
         async with self._web.open("POST", self.post_url, self.headers(), data, deadline) as answer:
             if not answer.is_success:
-                raise (await self._failure(answer))[0]
+                raise (await self._read_failure(answer))[0]
 
     async def _read_events(
         self, answer: StreamedAnswer, reader: EventReader
@@ -183,16 +183,16 @@ class WebWire(McpWire):
         async with aclosing(answer.chunks()) as chunks:
             async for chunk in chunks:
                 yield reader.feed(chunk)
-                if pause := self.peer.pause():
+                if pause := self.peer.seconds_to_pause():
                     await asyncio.sleep(pause)
 
-    async def _failure(self, answer: StreamedAnswer) -> tuple[CallError, int, str]:
+    async def _read_failure(self, answer: StreamedAnswer) -> tuple[CallError, int, str]:
         """The error for a failure status, with the code and text of its JSON-RPC error if there is one."""
         name, redactor = self.peer.name, self.peer.redactor
         said: Any = None
         if answer.header("content-type").lower().startswith("application/json"):
             with suppress(UnreadableError, CallError):
-                found = framing.read(await answer.read_all(_MAX_ERROR_BYTES), self.peer.limits.max_depth)
+                found = framing.read_messages(await answer.read_all(_MAX_ERROR_BYTES), self.peer.limits.max_depth)
                 said = found[0].error if found else None
         fields = said if isinstance(said, dict) else {}
         text, code = fields.get("message"), fields.get("code")

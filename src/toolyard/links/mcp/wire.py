@@ -49,9 +49,9 @@ class Request(msgspec.Struct):
         if self.deadline is not None:
             self.seconds = self.deadline - time.monotonic()
 
-    def encoded(self) -> bytes:
+    def encode(self) -> bytes:
         """The encoded message."""
-        return framing.request(self.number, self.method, self.params)
+        return framing.encode_request(self.number, self.method, self.params)
 
 
 class McpWire(ABC):
@@ -122,7 +122,7 @@ class Mailbox:
                 return await future
         except (TimeoutError, CallTimeout, asyncio.CancelledError) as error:
             if request.cancellable and request.sent:
-                self._answer(framing.cancellation(request.number))
+                self._answer(framing.encode_cancellation(request.number))
             if isinstance(error, TimeoutError):
                 raise make_timeout_error(
                     self._peer.name, request.seconds, "unknown" if request.sent else "none"
@@ -140,7 +140,7 @@ class Mailbox:
     def deliver(self, data: bytes, fault: CallError | None = None) -> bool:
         """Handle one message from the stream; False if it is none. With a `fault`, it only fails the request."""
         try:
-            found = framing.read(data, self._peer.limits.max_depth)
+            found = framing.read_messages(data, self._peer.limits.max_depth)
         except UnreadableError:
             self._fail_lost_answer(data, data, make_unreadable_error(self._peer.name))
             return False

@@ -24,7 +24,15 @@ from typing import Any
 import msgspec
 
 from toolyard.links.scripts.inside import kernel
-from toolyard.links.scripts.sandbox import bwrap, environment, identity, interpreter, module_places, readable, tasks_of
+from toolyard.links.scripts.sandbox import (
+    bwrap,
+    count_tasks,
+    environment,
+    identity,
+    interpreter,
+    module_places,
+    readable,
+)
 from toolyard.links.scripts.settings import Level, Role, WorkerEnd
 from toolyard.links.scripts.worker import DeadlinePassed, ExchangeError, Worker, WorkerExchange, describe_end
 from toolyard.loop.home import link_loop
@@ -184,7 +192,7 @@ class ForkServer:
         someone = identity(settings)
         in_bwrap = level == "bwrap"
         own_count = in_bwrap and someone is None
-        busy = 2 if own_count else tasks_of(os.geteuid() if someone is None else someone[0])
+        busy = 2 if own_count else count_tasks(os.geteuid() if someone is None else someone[0])
         if not in_bwrap:
             self._folder = tempfile.mkdtemp(prefix="toolyard-workers-")
             if someone is not None:

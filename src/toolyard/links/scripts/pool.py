@@ -57,7 +57,7 @@ class PoolSlots:
                     return worker
             return self._idle.popitem(last=False)[0] if len(self._idle) > len(self.gate.free) else None
 
-    def give(self, worker: Worker | None) -> None:
+    def release(self, worker: Worker | None) -> None:
         """Give back a slot, with its worker if that can be used again."""
         # Both under the lock: otherwise there could be one worker too many in between.
         with self._lock:
@@ -65,7 +65,7 @@ class PoolSlots:
                 self._idle[worker] = None
             self.gate.leave()
 
-    def clear(self, *, locked: bool = True) -> list[Worker]:
+    def remove_idle(self, *, locked: bool = True) -> list[Worker]:
         """Remove and return the idle workers."""
         # In a forked child there are no other threads, and nothing would release the lock.
         with self._lock if locked else threading.Lock():
@@ -130,10 +130,10 @@ class ScriptPool(Closing):
         given = environment(settings).items()
         self.credentials = tuple(part for item in given for part in find_credentials(*item))
         """The credentials in the environment of scripts, which results must not repeat."""
-        self._begin_anew()
+        self._reset()
         reset_after_fork(self)
 
-    def _begin_anew(self) -> None:
+    def _reset(self) -> None:
         workers = self.settings.workers
         self._slots = PoolSlots(workers)
         self._threads = Threads(workers * 2 + 2, "toolyard-scripts")
@@ -141,10 +141,10 @@ class ScriptPool(Closing):
 
     def reset_in_child(self) -> None:
         """Start with new workers: a forked child must not use those of its parent."""
-        for worker in self._slots.clear(locked=False):
+        for worker in self._slots.remove_idle(locked=False):
             worker.close()
         self._supervisor.disown()
-        self._begin_anew()
+        self._reset()
 
     async def acall(
         self, code: Code, handler: str, arguments: Mapping[str, Any], *, ctx: Mapping[str, Any] | None = None,
@@ -201,7 +201,7 @@ class ScriptPool(Closing):
     def close(self) -> None:
         """End every process. Waiting and running calls fail; later ones raise `Unavailable`."""
         self._supervisor.close()
-        for worker in self._slots.clear():
+        for worker in self._slots.remove_idle():
             worker.close()
         self._threads.close()
 
@@ -286,15 +286,15 @@ class ScriptPool(Closing):
         try:
             made = self._submit_work(make)
         except BaseException:
-            self._slots.give(None)
+            self._slots.release(None)
             raise
-        made.add_done_callback(lambda made: None if _has_result(made) else self._slots.give(None))
+        made.add_done_callback(lambda made: None if _has_result(made) else self._slots.release(None))
         return made
 
     def _finish_call(self, worker: Worker, code: Code, exchange: WorkerExchange, reply: WorkerReply) -> Answer:
         worker.calls += 1
         if reply.again and exchange.is_sent and worker.calls < self.settings.calls_per_worker:
-            self._slots.give(worker)
+            self._slots.release(worker)
         else:
             self._retire_soon(worker)
         if reply.fault is not None:
@@ -304,7 +304,7 @@ class ScriptPool(Closing):
     def _retire_soon(self, worker: Worker) -> Future[WorkerEnd]:
         """End a worker in the background; its slot becomes free when the process is gone."""
         ended = self._end_soon(worker)
-        ended.add_done_callback(lambda _: self._slots.give(None))
+        ended.add_done_callback(lambda _: self._slots.release(None))
         return ended
 
     def _end_soon(self, worker: Worker) -> Future[WorkerEnd]:

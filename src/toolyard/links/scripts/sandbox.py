@@ -138,7 +138,7 @@ def environment(settings: WorkerSettings) -> dict[str, str]:
     return {"PATH": _PATH, **{name: os.environ[name] for name in names if name in os.environ}}
 
 
-def tasks_of(uid: int) -> int:
+def count_tasks(uid: int) -> int:
     """The current number of processes and threads of a uid on this machine, which the kernel's limit counts."""
     count = 0
     for entry in os.scandir("/proc"):

@@ -56,7 +56,7 @@ def confine(config: Config, name: str, rules: list[tuple[int, int]]) -> None:
     kernel.die_with_parent(signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(0)
-    kernel.show_memory(config["through"])
+    kernel.set_dumpable(config["through"])
     if not config["give"]:
         os.mkdir(home, 0o700)
     os.chdir(home)

@@ -15,7 +15,7 @@ from contextlib import suppress
 from signal import SIGKILL
 
 from . import frames, kernel
-from .kernel import end_group
+from .kernel import kill_group
 from .serving import IN, OUT, ScriptRefused, describe_error, escape_surrogates, execute, flush, takes_ctx
 
 TYPE_CHECKING = False
@@ -84,7 +84,7 @@ def _read_in_fork(file: str, source: bytes, limit: int) -> tuple[bytes, bool]:
         _run_reader(file, source, limit, memory)
     # It has exited but is not reaped, so its process group id cannot be reused yet.
     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-    end_group(pid)
+    kill_group(pid)
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     with memory:
         size = int.from_bytes(memory[:_HEAD], "big")

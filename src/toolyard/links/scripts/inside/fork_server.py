@@ -16,7 +16,7 @@ from contextlib import suppress
 
 from . import declarations, frames, kernel, serving
 from .confine import confine, drop_privileges, find_unreadable_places, import_through, move_fd_up, open_readable_paths
-from .kernel import end_group, kill_strangers
+from .kernel import kill_group, kill_strangers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ class ForkServerProcess:
                 if pid in pids:
                     died = True
                     self._record_exit(pids[pid], status)
-                    end_group(pid)
+                    kill_group(pid)
         if died:
             self._kill_strangers()
 
@@ -179,7 +179,7 @@ class ForkServerProcess:
             done, status = os.waitpid(pid, os.WNOHANG)
             if done:
                 self._record_exit(name, status)
-            end_group(pid)
+            kill_group(pid)
             if done:
                 return True
             time.sleep(0.0005)

@@ -43,7 +43,7 @@ def die_with_parent(number: int) -> None:
     prctl(_DEATH_SIGNAL, number)
 
 
-def show_memory(is_shown: bool) -> None:
+def set_dumpable(is_shown: bool) -> None:
     """Set whether processes of the same uid may inspect this one; if not, its own `/proc/self` is inaccessible too."""
     prctl(_DUMPABLE, int(is_shown))
 
@@ -56,7 +56,7 @@ def adopt_orphans() -> None:
 def drop_capabilities() -> None:
     """Drop all capabilities, and never gain privileges by executing a program."""
     prctl(_NO_NEW_PRIVILEGES, 1)
-    _checked(_libc.capset(struct.pack("=Ii", _CAPABILITY_VERSION, 0), bytes(_CAPABILITY_BYTES)))
+    _check_result(_libc.capset(struct.pack("=Ii", _CAPABILITY_VERSION, 0), bytes(_CAPABILITY_BYTES)))
 
 
 def landlock_abi() -> int:
@@ -70,20 +70,20 @@ def landlock(rules: list[tuple[int, int]], home: str) -> None:
     every = _ALL | (_REFER if abi >= 2 else 0) | (_TRUNCATE if abi >= 3 else 0) | (_IOCTL if abi >= 5 else 0)
     fields = [every] + ([3] if abi >= 4 else []) + ([3] if abi >= 6 else [])
     wish = struct.pack(f"={len(fields)}Q", *fields)
-    ruleset = _checked(_libc.syscall(_CREATE_RULESET, wish, ctypes.c_size_t(len(wish)), ctypes.c_uint32(0)))
+    ruleset = _check_result(_libc.syscall(_CREATE_RULESET, wish, ctypes.c_size_t(len(wish)), ctypes.c_uint32(0)))
     own = os.open(home, os.O_PATH | os.O_DIRECTORY)
     for fd, rights in [*rules, (own, every)]:
         allowed = rights & every
         if not stat.S_ISDIR(os.fstat(fd).st_mode):
             allowed &= _OF_FILES
         rule = struct.pack("=Qi", allowed, fd)
-        _checked(_libc.syscall(_ADD_RULE, ruleset, 1, rule, ctypes.c_uint32(0)))
-    _checked(_libc.syscall(_RESTRICT_SELF, ruleset, ctypes.c_uint32(0)))
+        _check_result(_libc.syscall(_ADD_RULE, ruleset, 1, rule, ctypes.c_uint32(0)))
+    _check_result(_libc.syscall(_RESTRICT_SELF, ruleset, ctypes.c_uint32(0)))
     os.close(own)
     os.close(ruleset)
 
 
-def _checked(answer: int) -> int:
+def _check_result(answer: int) -> int:
     if answer < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
@@ -176,7 +176,7 @@ def filter_calls(*, by_path: bool = False) -> None:
         raise OSError(number, f"seccomp: {os.strerror(number)}")
 
 
-def end_group(pid: int) -> None:
+def kill_group(pid: int) -> None:
     """Kill a process group; the kernel prevents forks from escaping it."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, SIGKILL)
@@ -190,7 +190,7 @@ def kill_strangers(known: Collection[int]) -> bool:
     end = time.monotonic() + _SWEEP_SECONDS
     while strangers := [pid for pid in _children() if pid not in known]:
         for pid in strangers:
-            end_group(pid)
+            kill_group(pid)
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, SIGKILL)
         for pid in strangers:

@@ -242,9 +242,9 @@ def _watch_threads() -> None:
         if start is None:  # The last one exists since Python 3.13.
             continue
 
-        def noted(function: Any, *more: Any, start: Any = start, **named: Any) -> Any:
+        def start_recorded(function: Any, *more: Any, start: Any = start, **named: Any) -> Any:
             if getattr(function, "__name__", "") != "_bootstrap":
                 _loose.append("a thread")
             return start(function, *more, **named)
 
-        setattr(_thread, name, noted)
+        setattr(_thread, name, start_recorded)
