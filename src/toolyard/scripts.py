@@ -30,7 +30,7 @@ __all__ = ["ScriptToolLoader", "append_tool_manifest", "load_tool_manifest_allow
 Directory = str | os.PathLike[str]
 
 _locks: WeakKeyDictionary[ToolRegistry, threading.Lock] = WeakKeyDictionary()
-_making = threading.Lock()
+_creating_lock = threading.Lock()
 
 
 def load_tools(
@@ -48,14 +48,16 @@ def load_tools(
     if not isinstance(registry, ToolRegistry):
         raise TypeError(f"load_tools needs a ToolRegistry, not {type(registry).__name__}")
     directory = expand_place(os.fspath(directory), "directory")
-    with _lock_of(registry):
-        found = (one for one in registry.loaders if (own := _scripts_of(one)) is not None and own.is_at(directory))
+    with _get_lock(registry):
+        found = (
+            one for one in registry.loaders if (own := _script_loader_of(one)) is not None and own.is_at(directory)
+        )
         known: Loader | None = next(found, None)
         if known is None:
             known = ScriptToolLoader(directory, isolation=isolation or "process")
             registry.attach(known)
         else:
-            inner = _scripts_of(known)
+            inner = _script_loader_of(known)
             if inner is not None and isolation not in (None, inner.isolation):
                 raise ConfigError(f"{directory} is loaded with isolation {inner.isolation!r}, which cannot be changed")
             registry.refresh(only=known)
@@ -77,13 +79,13 @@ def append_tool_manifest(tool_basename: str, tools_dir: Directory = "tools") -> 
     append_script(tool_basename, expand_place(os.fspath(tools_dir), "tools_dir"))
 
 
-def _lock_of(registry: ToolRegistry) -> threading.Lock:
+def _get_lock(registry: ToolRegistry) -> threading.Lock:
     """A lock for each registry, so that concurrent loads of a new directory do not both attach it."""
-    with _making:
+    with _creating_lock:
         return _locks.setdefault(registry, threading.Lock())
 
 
-def _scripts_of(loader: object) -> ScriptToolLoader | None:
+def _script_loader_of(loader: object) -> ScriptToolLoader | None:
     while isinstance(loader, WrappedToolLoader):
         loader = loader.inner
     return loader if isinstance(loader, ScriptToolLoader) else None

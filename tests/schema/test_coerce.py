@@ -2,7 +2,7 @@ import copy
 
 from hypothesis import given, strategies as st
 
-from toolyard.schema.coerce import coerce, integral_floats, mentions_integers
+from toolyard.schema.coerce import coerce, convert_integral_floats, mentions_integers
 from toolyard.schema.compile import compile_schema
 
 SCHEMA = {
@@ -51,7 +51,7 @@ def test_what_cannot_be_repaired_is_none():
 
 def test_integral_floats_become_integers_only_where_nothing_but_an_integer_is_meant():
     value = {"n": 3.0, "m": 4.0, "x": 5.0, "u": 6.0, "o": {"n": 7.0}, "l": [8.0, 8.5], "free": 9.0}
-    fixed, repairs = integral_floats(value, SCHEMA)
+    fixed, repairs = convert_integral_floats(value, SCHEMA)
     assert fixed == value
     assert {key: type(item) for key, item in fixed.items() if not isinstance(item, (dict, list))} == {
         "n": int,
@@ -68,7 +68,7 @@ def test_integral_floats_become_integers_only_where_nothing_but_an_integer_is_me
 
 def test_a_recursive_schema_is_followed_as_far_as_the_value_goes():
     node = {"type": "object", "properties": {"n": {"type": "integer"}, "next": {"$ref": "#"}}}
-    fixed, _ = integral_floats({"n": 1.0, "next": {"n": 2.0, "next": {"n": 3.0}}}, node)
+    fixed, _ = convert_integral_floats({"n": 1.0, "next": {"n": 2.0, "next": {"n": 3.0}}}, node)
     assert type(fixed["next"]["next"]["n"]) is int
 
 
@@ -83,7 +83,7 @@ def test_kinds_that_all_refer_to_each_other_are_each_read_once_and_at_any_depth(
     value = {"n": 3.0}
     for name in kinds:
         value = {name: value}
-    fixed, repairs = integral_floats(value, schema)
+    fixed, repairs = convert_integral_floats(value, schema)
     assert [repair.pointer for repair in repairs] == ["/" + "/".join(reversed(kinds)) + "/n"]
     assert "3.0" not in str(fixed)
 
@@ -100,7 +100,7 @@ def test_a_schema_is_looked_beside_values_only_if_it_says_integer_somewhere():
 
 def test_very_many_integral_floats_are_counted_instead_of_listed():
     schema = {"type": "object", "properties": {"l": {"type": "array", "items": {"type": "integer"}}}}
-    fixed, repairs = integral_floats({"l": [1.0] * 6_000}, schema)
+    fixed, repairs = convert_integral_floats({"l": [1.0] * 6_000}, schema)
     assert set(map(type, fixed["l"])) == {int}
     assert len(repairs) == 5_001
     assert repairs[-1].to_dict() == {"pointer": "", "from": "1,000 further numbers", "to": "integer"}

@@ -15,7 +15,7 @@ from toolyard.model.errors import NoEngine
 from toolyard.model.tool import Tool
 from toolyard.plugins import register_tool_engine
 from toolyard.registry import ToolRegistry
-from toolyard.registry.function_call import CALLERS_FAULTS, await_answer, plain_function, raise_failure, settle_function
+from toolyard.registry.function_call import CALLER_ERRORS, await_answer, await_function, plain_function, raise_failure
 from toolyard.registry.prepared import PreparedTool
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class ScriptToolEngine(PythonToolEngine):
 
 
 async def _settle_answer(tool: Tool, binding: PythonBinding, work: Any) -> Any:
-    return _finish_answer(binding, await settle_function(tool, work))
+    return _finish_answer(binding, await await_function(tool, work))
 
 
 def _finish_answer(binding: PythonBinding, value: Any) -> Any:
@@ -121,7 +121,7 @@ def _answering_function(prepared: PreparedTool, binding: PythonBinding) -> Calla
     # The arguments were bound and coerced for this function already.
     function, _ = plain_function(binding)
     bare = function is not None and finish is None
-    settle = partial(await_answer, tool, faults=CALLERS_FAULTS) if bare else partial(_settle_answer, tool, binding)
+    settle = partial(await_answer, tool, faults=CALLER_ERRORS) if bare else partial(_settle_answer, tool, binding)
 
     def answer(arguments: Any) -> Any:
         if function is None:

@@ -21,7 +21,7 @@ from toolyard.calls.invocation import Invocation
 from toolyard.model.bindings import PythonBinding, ScriptBinding
 from toolyard.model.errors import CallError, ConfigError, InvalidArguments, NoEngine, ToolFailed, Unavailable
 from toolyard.model.tool import Tool
-from toolyard.registry.function_call import CALLERS_FAULTS, await_answer, function_caller, make_tool_error
+from toolyard.registry.function_call import CALLER_ERRORS, await_answer, function_caller, make_tool_error
 from toolyard.words.redactor import credential_finder
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ class ScriptModules:
             raise make_tool_error(tool, error) from error
         ctx = invocation.tool_context() if handler.takes_ctx else None
         value = function_caller(tool, handler)(invocation.arguments, ctx)
-        return await_answer(tool, value, CALLERS_FAULTS) if type(value) is CoroutineType else value
+        return await_answer(tool, value, CALLER_ERRORS) if type(value) is CoroutineType else value
 
     def close(self) -> None:
         """Forget the modules; handlers still running keep their references."""

@@ -122,7 +122,7 @@ def find_mixed_scripts(name: str) -> str | None:
     return None
 
 
-_LATIN_TWINS = (
+_LATIN_LOOK_ALIKES = (
     # Cyrillic, Greek, Armenian, Coptic, Latin
     (
         "\u0430\u0441\u0501\u0435\u04bb\u0456\u0458\u043a\u04cf\u043c\u043d\u043e\u0440\u051b\u0433\u0455\u0442",
@@ -146,7 +146,7 @@ _LATIN_TWINS = (
         "abcdefghijklmnoprstuvwxyz",
     ),
 )
-_TO_LATIN = {ord(char): twin for chars, twins in _LATIN_TWINS for char, twin in zip(chars, twins, strict=True)}
+_TO_LATIN = {ord(char): twin for chars, twins in _LATIN_LOOK_ALIKES for char, twin in zip(chars, twins, strict=True)}
 
 
 def fold_look_alikes(name: str) -> str:

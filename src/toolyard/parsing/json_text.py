@@ -153,7 +153,7 @@ def _find_offences(text: str, max_depth: int) -> Iterator[tuple[int, str]]:
         elif kind == "number":
             yield from _explain_number(token[0], token.start())
         else:
-            yield from _lone_surrogates(token["string"], token.start() + 1)
+            yield from _find_lone_surrogate(token["string"], token.start() + 1)
             if kind == "colon" and keys:
                 yield from _find_repeated_key(text, token["string"], token.start(), keys[-1])
 
@@ -174,7 +174,7 @@ def _explain_number(literal: str, index: int) -> Iterator[tuple[int, str]]:
         yield index, f"{literal[:40]} is too large for a float; write it as a string"
 
 
-def _lone_surrogates(raw: str, start: int) -> Iterator[tuple[int, str]]:
+def _find_lone_surrogate(raw: str, start: int) -> Iterator[tuple[int, str]]:
     """The first escape that is only half of a surrogate pair."""
     high: re.Match[str] | None = None
     for escape in _SURROGATE.finditer(raw):

@@ -27,13 +27,13 @@ Path = Sequence[str]
 _STRING = r'"(?:[^"\\\n]|\\.)*"'
 _COMMENT = re.compile(rf"({_STRING})|//[^\n]*|/\*.*?\*/", re.DOTALL)
 _LAST_COMMA = re.compile(rf"({_STRING})|,(?=\s*[\]}}])")
-_BARE = re.compile(r"[A-Za-z0-9_-]+")
-_HEADER = re.compile(r"^[ \t]*\[", re.MULTILINE)
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+_TABLE_HEADER = re.compile(r"^[ \t]*\[", re.MULTILINE)
 _INDENT = "  "
 
 
 class TextFormat(NamedTuple):
-    """How text in one format is parsed and edited; `write` and `erase` may be wrong, since `_confirm` verifies them."""
+    """How text in one format is parsed and edited; `write` and `erase` may be wrong: `_verify_edit` finds out."""
 
     read: Callable[[str, str], Any]
     write: Callable[[str, Path, Any], str]
@@ -46,7 +46,7 @@ def write_value(form: TextFormat, text: str, path: Path, value: Any, *, what: st
     if find_value(expected, path) == value:
         return text
     _descend(expected, path[:-1], what)[path[-1]] = value
-    return _confirm(form, form.write(text, path, value), expected, what)
+    return _verify_edit(form, form.write(text, path, value), expected, what)
 
 
 def erase_value(form: TextFormat, text: str, path: Path, *, what: str) -> str:
@@ -55,7 +55,7 @@ def erase_value(form: TextFormat, text: str, path: Path, *, what: str) -> str:
     while len(path) > 1 and len(_descend(expected, path[:-1], what)) == 1:
         path = path[:-1]
     del _descend(expected, path[:-1], what)[path[-1]]
-    return _confirm(form, form.erase(text, path), expected, what)
+    return _verify_edit(form, form.erase(text, path), expected, what)
 
 
 def find_value(document: Any, path: Path) -> Any:
@@ -73,7 +73,7 @@ def _descend(document: Any, path: Path, what: str) -> Any:
     return document
 
 
-def _confirm(form: TextFormat, text: str, expected: Any, what: str) -> str:
+def _verify_edit(form: TextFormat, text: str, expected: Any, what: str) -> str:
     try:
         if form.read(text, what) == expected:
             return text
@@ -119,15 +119,15 @@ def _write_json(text: str, path: Path, value: Any) -> str:
                 value = {inner: value}
             return _insert_member(text, at, items, close, key, value)
         at, end = found.value, found.end
-    return text[:at] + _dump(value, text, _line_indent(text, at)) + text[end:]
+    return text[:at] + _dump_json(value, text, _line_indent(text, at)) + text[end:]
 
 
 def _insert_member(text: str, at: int, items: list[JsonItem], close: int, key: str, value: Any) -> str:
     """Insert the member on a separate line, after all others and their comments."""
     outer = _line_indent(text, at)
     inner = _line_indent(text, items[0].start) if items else ""
-    inner = inner or outer + _unit(text)
-    member = f"{newline_of(text)}{inner}{json.dumps(key, ensure_ascii=False)}: {_dump(value, text, inner)}"
+    inner = inner or outer + _indent_unit(text)
+    member = f"{newline_of(text)}{inner}{json.dumps(key, ensure_ascii=False)}: {_dump_json(value, text, inner)}"
     place = len(text[:close].rstrip())
     if not items:
         return text[:place] + member + newline_of(text) + outer + text[close:]
@@ -136,8 +136,8 @@ def _insert_member(text: str, at: int, items: list[JsonItem], close: int, key: s
     return text[: items[-1].end] + ("" if comma else ",") + kept + member + ("," if comma else "") + text[place:]
 
 
-def _dump(value: Any, text: str, indent: str) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=_unit(text)).replace("\n", newline_of(text) + indent)
+def _dump_json(value: Any, text: str, indent: str) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=_indent_unit(text)).replace("\n", newline_of(text) + indent)
 
 
 def _line_indent(text: str, at: int) -> str:
@@ -145,7 +145,7 @@ def _line_indent(text: str, at: int) -> str:
     return line[: len(line) - len(line.lstrip())]
 
 
-def _unit(text: str) -> str:
+def _indent_unit(text: str) -> str:
     """The text's indentation for one level."""
     return min(re.findall(r"^[ \t]+(?=[\"}\]])", text, re.MULTILINE), key=len, default=_INDENT)
 
@@ -175,7 +175,7 @@ def _read_toml(text: str, what: str) -> Any:
 
 
 def _toml_key(path: Path) -> str:
-    return ".".join(key if _BARE.fullmatch(key) else json.dumps(key, ensure_ascii=False) for key in path)
+    return ".".join(key if _BARE_KEY.fullmatch(key) else json.dumps(key, ensure_ascii=False) for key in path)
 
 
 def _write_toml(text: str, path: Path, value: Any) -> str:
@@ -200,7 +200,7 @@ def _find_table(text: str, path: Path) -> tuple[int, int] | None:
     forms = [(key, json.dumps(key, ensure_ascii=False), f"'{key}'") for key in path]
     keys = r"\s*\.\s*".join(f"(?:{'|'.join(map(re.escape, spelt))})" for spelt in forms)
     own = re.compile(rf"[ \t]*\[\s*{keys}\s*[.\]]")
-    headers = [match.start() for match in _HEADER.finditer(text)]
+    headers = [match.start() for match in _TABLE_HEADER.finditer(text)]
     mine = [own.match(text, at) is not None for at in headers]
     if True not in mine:
         return None
@@ -271,7 +271,7 @@ def _append_json(text: str, path: Sequence[str], item: Any) -> str:
     if "\n" not in text[at:first]:
         return f"{text[:place]}, {json.dumps(item, ensure_ascii=False)}{text[place:]}"
     indent = _line_indent(text, first)
-    return f"{text[:place]},{newline_of(text)}{indent}{_dump(item, text, indent)}{text[place:]}"
+    return f"{text[:place]},{newline_of(text)}{indent}{_dump_json(item, text, indent)}{text[place:]}"
 
 
 def _append_yaml(text: str, path: Sequence[str], item: Any) -> str:
@@ -292,7 +292,9 @@ def _append_yaml(text: str, path: Sequence[str], item: Any) -> str:
         if found is None:
             if node.flow_style:
                 raise _UnusualError
-            return _insert_lines(text, _line_end(text, node), node.start_mark.column, [f"{key}:", *_shift(lines)])
+            return _insert_lines(
+                text, _line_end(text, node), node.start_mark.column, [f"{key}:", *_indent_lines(lines)]
+            )
         name, node = next((name, value) for name, value in node.value if name.value == key)
     if isinstance(node, SequenceNode) and node.flow_style:
         return _append_flow(text, node.start_mark.index + 1, node.end_mark.index - 1, item)
@@ -302,7 +304,7 @@ def _append_yaml(text: str, path: Sequence[str], item: Any) -> str:
         raise _UnusualError
     # The value is empty or `null`.
     text = text[: node.start_mark.index] + text[node.end_mark.index :]
-    return _insert_lines(text, _line_end(text, name), name.start_mark.column, _shift(lines))
+    return _insert_lines(text, _line_end(text, name), name.start_mark.column, _indent_lines(lines))
 
 
 def _append_flow(text: str, start: int, close: int, item: Any) -> str:
@@ -315,7 +317,7 @@ def _append_flow(text: str, start: int, close: int, item: Any) -> str:
     return text[:last] + comma + text[last:place] + gap + json.dumps(item, ensure_ascii=False) + text[place:]
 
 
-def _shift(lines: list[str]) -> list[str]:
+def _indent_lines(lines: list[str]) -> list[str]:
     return [f"  {line}" for line in lines]
 
 

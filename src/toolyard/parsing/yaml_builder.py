@@ -180,23 +180,23 @@ class _Builder:
 
     def build(self) -> Any:
         handlers: dict[type[Event], Callable[[Any], None]] = {
-            ScalarEvent: self.scalar,
-            **dict.fromkeys((MappingStartEvent, SequenceStartEvent), self.open),
-            **dict.fromkeys((MappingEndEvent, SequenceEndEvent), self.close),
-            AliasEvent: self.alias,
-            DocumentStartEvent: self.document,
+            ScalarEvent: self.read_scalar,
+            **dict.fromkeys((MappingStartEvent, SequenceStartEvent), self.open_container),
+            **dict.fromkeys((MappingEndEvent, SequenceEndEvent), self.close_container),
+            AliasEvent: self.read_alias,
+            DocumentStartEvent: self.start_document,
         }
         while (event := self.next_event()) is not None:
             if handle := handlers.get(type(event)):
                 handle(event)
         return self.root
 
-    def document(self, event: DocumentStartEvent) -> None:
+    def start_document(self, event: DocumentStartEvent) -> None:
         self.documents += 1
         if self.documents > 1:
-            raise self.refusal(event, "a second document begins here; put each in its own file")
+            raise self.error_at(event, "a second document begins here; put each in its own file")
 
-    def scalar(self, event: ScalarEvent) -> None:
+    def read_scalar(self, event: ScalarEvent) -> None:
         stack = self.stack
         text = self.restore(event.value, event.style) if self.restore else event.value
         size = 1 + len(text) // LONG
@@ -209,18 +209,18 @@ class _Builder:
             elif not event.style and (not is_key or event.anchor is not None):
                 value = plain_scalar(text)
         except ValueError as error:
-            raise self.refusal(event, str(error)) from error
+            raise self.error_at(event, str(error)) from error
         if event.anchor is not None:
             self.anchors[event.anchor] = _Anchored(value, size, text=text)
         if is_key:
-            self.key(event, text, merging=text == _MERGE and not event.style and event.tag is None)
+            self.read_key(event, text, merging=text == _MERGE and not event.style and event.tag is None)
         else:
-            self.add(event, value)
+            self.add_value(event, value)
 
-    def key(self, event: Event, text: str, *, merging: bool = False) -> None:
+    def read_key(self, event: Event, text: str, *, merging: bool = False) -> None:
         top = self.stack[-1]
         if text in top.container or (merging and top.merged is not None):
-            fault = self.refusal(event, f"key {text[:80]!r} appears twice in one mapping; remove or rename one")
+            fault = self.error_at(event, f"key {text[:80]!r} appears twice in one mapping; remove or rename one")
             if self.repeated is None:
                 raise fault
             self.repeated.append(str(fault))
@@ -228,7 +228,7 @@ class _Builder:
         top.merging = merging
         top.awaits_key = False
 
-    def add(self, event: Event, value: Any) -> None:
+    def add_value(self, event: Event, value: Any) -> None:
         if not self.stack:
             self.root = value
             return
@@ -239,25 +239,25 @@ class _Builder:
         if top.merging:
             sources = value if isinstance(value, list) else [value]
             if not all(isinstance(source, dict) for source in sources):
-                raise self.refusal(event, "<< merges a mapping or a list of mappings, and this is neither")
+                raise self.error_at(event, "<< merges a mapping or a list of mappings, and this is neither")
             top.merged = sources
         else:
             top.container[top.key] = value
         top.awaits_key = True
 
-    def open(self, event: MappingStartEvent | SequenceStartEvent) -> None:
+    def open_container(self, event: MappingStartEvent | SequenceStartEvent) -> None:
         is_mapping = type(event) is MappingStartEvent
         self.size += 1
         if event.tag not in (None, _MAP_TAG if is_mapping else _SEQ_TAG, UNSPECIFIC_TAG):
-            raise self.refusal(event, str(unknown_tag(event.tag)))
+            raise self.error_at(event, str(unknown_tag(event.tag)))
         self.require_depth(event, 1)
         if self.stack and self.stack[-1].awaits_key:
-            raise self.refusal(event, "a key must be a scalar, not a list or a mapping; write it as text")
+            raise self.error_at(event, "a key must be a scalar, not a list or a mapping; write it as text")
         if event.anchor is not None:
             self.anchors[event.anchor] = None
         self.stack.append(_OpenContainer({} if is_mapping else [], event, event.anchor, self.size - 1, is_mapping))
 
-    def close(self, event: MappingEndEvent | SequenceEndEvent) -> None:
+    def close_container(self, event: MappingEndEvent | SequenceEndEvent) -> None:
         done = self.stack.pop()
         if done.merged is not None:
             explicit = dict(done.container)
@@ -269,22 +269,22 @@ class _Builder:
             self.anchors[done.anchor] = _Anchored(done.container, self.size - done.size_before, done.height)
         if self.stack:
             self.stack[-1].height = max(self.stack[-1].height, done.height + 1)
-        self.add(done.start, done.container)
+        self.add_value(done.start, done.container)
 
-    def alias(self, event: AliasEvent) -> None:
+    def read_alias(self, event: AliasEvent) -> None:
         name = event.anchor or ""
         target = self.anchors.get(name)
         if target is None:
             reason = "inside the value it names" if name in self.anchors else f"before any &{name[:60]}"
-            raise self.refusal(event, f"alias *{name[:60]} stands {reason}; define the anchor first")
+            raise self.error_at(event, f"alias *{name[:60]} stands {reason}; define the anchor first")
         self.size += target.size
         self.allowance -= target.size
         if self.allowance < 0:
-            raise self.refusal(event, "aliases expand to far more data than is written; write it out or cut it down")
+            raise self.error_at(event, "aliases expand to far more data than is written; write it out or cut it down")
         if self.stack and self.stack[-1].awaits_key:
             if target.text is None:
-                raise self.refusal(event, "a key must be a scalar, not a list or a mapping; write it as text")
-            self.key(event, target.text)
+                raise self.error_at(event, "a key must be a scalar, not a list or a mapping; write it as text")
+            self.read_key(event, target.text)
             return
         self.require_depth(event, target.height)
         if self.stack:
@@ -293,16 +293,16 @@ class _Builder:
         try:
             copy = msgspec.to_builtins(target.value)
         except RecursionError as error:
-            raise self.refusal(
+            raise self.error_at(
                 event, "nested deeper than the interpreter's recursion limit; flatten the data"
             ) from error
-        self.add(event, copy)
+        self.add_value(event, copy)
 
     def require_depth(self, event: Event, levels: int) -> None:
         if len(self.stack) + levels > self.max_depth:
-            raise self.refusal(event, f"nested deeper than {self.max_depth} levels; flatten the data")
+            raise self.error_at(event, f"nested deeper than {self.max_depth} levels; flatten the data")
 
-    def refusal(self, event: Event, message: str) -> MalformedSource:
+    def error_at(self, event: Event, message: str) -> MalformedSource:
         mark = event.start_mark
         place = f":{self.text.original_line(mark.line)}:{mark.column + 1}" if mark else ""
         return MalformedSource(message, where=self.what + place)

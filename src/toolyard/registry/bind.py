@@ -20,7 +20,7 @@ from toolyard.model.tree_size import LEAVES, is_small
 from toolyard.registry.arguments import Arguments, json_text, plain_copy, read_arguments
 from toolyard.registry.prepared import PreparedTool, may_block_loop
 from toolyard.registry.snapshot import Snapshot
-from toolyard.schema.coerce import Coercion, coerce, integral_floats
+from toolyard.schema.coerce import Coercion, coerce, convert_integral_floats
 from toolyard.schema.compile import QUICK_BYTES
 from toolyard.schema.violations import MAX_VIOLATIONS, Misfit, Violation, describe
 
@@ -93,7 +93,7 @@ def _bind_small(prepared: PreparedTool, arguments: Arguments) -> Bound | None:
     if integers is not None and (float in kinds or not is_flat) and _has_integral(sent):
         if len(sent) > QUICK_BYTES:
             return None
-        copy, repairs = integral_floats(copy, integers)
+        copy, repairs = convert_integral_floats(copy, integers)
     return Bound(prepared.tool, prepared.with_defaults(copy) if defaults else copy, prepared, repairs, sent)
 
 
@@ -104,7 +104,7 @@ def _bind_slowly(candidates: tuple[PreparedTool, ...], arguments: Arguments, sen
     if winner is None:
         winner, arguments, repairs = _bind_coerced(candidates, arguments)
     if winner.integers is not None and _has_integral(sent):
-        arguments, integers = integral_floats(arguments, winner.integers)
+        arguments, integers = convert_integral_floats(arguments, winner.integers)
         repairs = (*repairs, *integers)
     return Bound(winner.tool, winner.with_defaults(arguments), winner, tuple(repairs), sent)
 

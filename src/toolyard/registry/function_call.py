@@ -67,7 +67,7 @@ def check_dispatch(tool: Tool) -> None:
         )
 
 
-CALLERS_FAULTS = (InvalidArguments, UnknownToolError)
+CALLER_ERRORS = (InvalidArguments, UnknownToolError)
 """Errors that, raised inside a tool, concern a call that the tool made, not the call it is answering."""
 
 
@@ -88,7 +88,7 @@ def function_caller(tool: Tool, binding: Any) -> Callable[[Any, ToolContext | No
             value = function(*args, **keywords)
         except BaseException as error:  # noqa: BLE001 - converted and raised again
             raise_failure(tool, error)
-        return value if type(value) is CoroutineType else check_promise(tool, value)
+        return value if type(value) is CoroutineType else check_return_type(tool, value)
 
     return call
 
@@ -105,7 +105,7 @@ def wait_for(tool: Tool, work: Coroutine[Any, Any, Any]) -> Any:
     from toolyard.loop.home import home_loop  # imports asyncio, which a registry of sync tools never needs
 
     try:
-        return home_loop.run(settle_function(tool, work), twin="adispatch")
+        return home_loop.run(await_function(tool, work), twin="adispatch")
     except SyncInAsyncError:
         work.close()
         raise
@@ -116,7 +116,7 @@ def raise_failure(tool: Tool, error: BaseException) -> NoReturn:
 
     Of other exceptions only `KeyboardInterrupt` passes unchanged: a sync function raised all others itself.
     """
-    if isinstance(error, CallError | KeyboardInterrupt) and not isinstance(error, CALLERS_FAULTS):
+    if isinstance(error, CallError | KeyboardInterrupt) and not isinstance(error, CALLER_ERRORS):
         raise error
     raise make_tool_error(tool, error) from error
 
@@ -136,9 +136,9 @@ def make_tool_error(tool: Tool, error: BaseException) -> ToolFailed:
     return failure
 
 
-async def settle_function(tool: Tool, work: Coroutine[Any, Any, Any]) -> Any:
-    """Await an async function's coroutine, convert its exceptions, and check its value as `check_promise` does."""
-    return check_promise(tool, await await_answer(tool, work, CALLERS_FAULTS))
+async def await_function(tool: Tool, work: Coroutine[Any, Any, Any]) -> Any:
+    """Await an async function's coroutine, convert its exceptions, and check its value as `check_return_type` does."""
+    return check_return_type(tool, await await_answer(tool, work, CALLER_ERRORS))
 
 
 async def await_answer(tool: Tool, work: Coroutine[Any, Any, Any], faults: tuple[type[CallError], ...] = ()) -> Any:
@@ -177,7 +177,7 @@ def integral_arguments(names: tuple[str, ...], arguments: dict[str, Any]) -> dic
     return arguments
 
 
-def check_promise(tool: Tool, value: Any) -> Any:
+def check_return_type(tool: Tool, value: Any) -> Any:
     """Return the value; `InvalidOutput` if it is not an instance of the class that the function declares."""
     promised = tool.binding.returns if type(tool.binding) is PythonBinding else None
     if promised is not None and not isinstance(value, promised):

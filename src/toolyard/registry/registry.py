@@ -26,7 +26,7 @@ from toolyard.registry.arguments import RawArguments, read_arguments
 from toolyard.registry.bind import Bound, bind, choose_overload, find_overloads, pin_overload
 from toolyard.registry.changes import ChangeLock, Watcher
 from toolyard.registry.enriching import Enricher, order_enrichments
-from toolyard.registry.function_call import check_dispatch, settle_function
+from toolyard.registry.function_call import await_function, check_dispatch
 from toolyard.registry.snapshot import (
     Index,
     Part,
@@ -154,7 +154,7 @@ class ToolRegistry(Closing):
         prepared = choose_overload(find_overloads(self.snapshot, name), checked)
         check_dispatch(prepared.tool)
         value = prepared.call_function(prepared.with_defaults(checked), ctx)
-        return await settle_function(prepared.tool, value) if type(value) is CoroutineType else value
+        return await await_function(prepared.tool, value) if type(value) is CoroutineType else value
 
     def search(
         self,

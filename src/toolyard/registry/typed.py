@@ -19,7 +19,7 @@ from toolyard.model.call import ToolContext
 from toolyard.model.errors import DefinitionError, ToolFailed, UnknownToolError
 from toolyard.model.names import check_tool_name, find_similar_tools, show
 from toolyard.model.tool import Effects, EffectsLike, Tool
-from toolyard.registry.function_call import function_caller, settle_function, wait_for
+from toolyard.registry.function_call import await_function, function_caller, wait_for
 from toolyard.schema.derive.function import derive_model
 from toolyard.schema.strict import hide_input
 
@@ -91,7 +91,7 @@ class Registry:
         entry, model = self._prepare_input(name, raw_input)
         try:
             value = entry.call_function(model, None)
-            return await settle_function(entry.taker, value) if type(value) is CoroutineType else value
+            return await await_function(entry.taker, value) if type(value) is CoroutineType else value
         except ToolFailed as failure:
             own = _unwrap_failure(failure, entry)
         raise own

@@ -123,7 +123,7 @@ def convert_value(value: Any, types: Sequence[str]) -> Any:
     return parsed
 
 
-def integral_floats(value: Any, root: Schema) -> tuple[Any, tuple[Coercion, ...]]:
+def convert_integral_floats(value: Any, root: Schema) -> tuple[Any, tuple[Coercion, ...]]:
     """Convert 3.0 to 3 wherever the schema requires an integer; copies the value only if something changes.
 
     The schema is traversed along with the value, through `properties`, `items` and local `$ref`s.
@@ -132,7 +132,7 @@ def integral_floats(value: Any, root: Schema) -> tuple[Any, tuple[Coercion, ...]
     stack: list[tuple[Any, Any, tuple[str | int, ...]]] = [(value, root, ())]
     while stack:
         node, schema, path = stack.pop()
-        here = _follow(root, schema)
+        here = _resolve_reference(root, schema)
         if not isinstance(here, dict):
             continue
         if isinstance(node, float):
@@ -141,7 +141,7 @@ def integral_floats(value: Any, root: Schema) -> tuple[Any, tuple[Coercion, ...]
         elif isinstance(node, dict):
             known = mapping_of(here, "properties")
             stack.extend((item, known[key], (*path, key)) for key, item in node.items() if key in known)
-        elif isinstance(node, list) and _may_require_integers(items := _follow(root, here.get("items"))):
+        elif isinstance(node, list) and _may_require_integers(items := _resolve_reference(root, here.get("items"))):
             stack.extend((item, items, (*path, index)) for index, item in enumerate(node))
     if not found:
         return value, ()
@@ -156,7 +156,7 @@ def integral_floats(value: Any, root: Schema) -> tuple[Any, tuple[Coercion, ...]
 
 
 def mentions_integers(root: Schema) -> bool:
-    """Whether the type `integer` occurs anywhere in the schema. If not, `integral_floats` can be skipped."""
+    """Whether the type `integer` occurs anywhere in the schema. If not, `convert_integral_floats` can be skipped."""
     stack: list[Any] = [root]
     while stack:
         node = stack.pop()
@@ -176,7 +176,7 @@ def _may_require_integers(schema: Any) -> bool:
     )
 
 
-def _follow(root: dict[str, Any], node: Any) -> Any:
+def _resolve_reference(root: dict[str, Any], node: Any) -> Any:
     return resolve_pointer(root, node["$ref"]) if isinstance(node, dict) and "$ref" in node else node
 
 

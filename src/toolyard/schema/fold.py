@@ -261,13 +261,13 @@ def _find_ways(budget: _VisitBudget, node: SubSchema, seen: tuple[str, ...]) -> 
     if isinstance(ref, str) and ref not in seen:
         target = resolve_pointer(budget.root, ref)
         parts.append([SchemaWay({}, True)] if target is None else _find_ways(budget, target, (*seen, ref)))
-    parts += [_find_ways(budget, sub, seen) for sub in _nodes_of(node, "allOf")]
+    parts += [_find_ways(budget, sub, seen) for sub in _branches_of(node, "allOf")]
     if "anyOf" in node:
-        parts.append([way for branch in _ways_of_branches(budget, _nodes_of(node, "anyOf"), seen) for way in branch])
+        parts.append([way for branch in _ways_of_branches(budget, _branches_of(node, "anyOf"), seen) for way in branch])
     if "oneOf" in node:
-        ways = _ways_of_branches(budget, _nodes_of(node, "oneOf"), seen)
+        ways = _ways_of_branches(budget, _branches_of(node, "oneOf"), seen)
         schemas = [way.schema for branch in ways for way in branch]
-        sure = len(ways) == len(_nodes_of(node, "oneOf")) and all(len(branch) == 1 for branch in ways)
+        sure = len(ways) == len(_branches_of(node, "oneOf")) and all(len(branch) == 1 for branch in ways)
         sure = sure and (_differ_in_type(schemas) or _differ_in_constant(schemas))
         parts.append([way if sure else SchemaWay(way.schema, True) for branch in ways for way in branch])
     if "if" in node:
@@ -286,7 +286,7 @@ def _ways_of_branches(budget: _VisitBudget, nodes: list[SubSchema], seen: tuple[
     return found
 
 
-def _nodes_of(node: Mapping[str, Any], key: str) -> list[SubSchema]:
+def _branches_of(node: Mapping[str, Any], key: str) -> list[SubSchema]:
     value = node.get(key)
     return value if isinstance(value, list) else []
 
