@@ -140,22 +140,15 @@ class RestOperation:
                 raise InvalidArguments(
                     f"{parameter.argument!r} is part of the path and must not hold '.' or '..' as a step of it"
                 )
-        query = [
-            pair
-            for parameter in self._by_place["query"]
-            if parameter.argument in arguments
-            for pair in query_pairs(parameter, arguments[parameter.argument])
-        ]
+        query = [pair for item, value in self._list_given("query", arguments) for pair in query_pairs(item, value)]
         url = self.url.fill(values, query)
-        headers: list[tuple[str, str]] = []
-        for parameter in self._by_place["header"]:
-            text = header_text(parameter, arguments[parameter.argument]) if parameter.argument in arguments else None
-            if text is not None:
-                headers.append((parameter.name, text))
-        if not headers or all(name.lower() != "accept" for name, _ in headers):
+        texts = [(item.name, header_text(item, value)) for item, value in self._list_given("header", arguments)]
+        headers = [(name, text) for name, text in texts if text is not None]
+        if all(name.lower() != "accept" for name, _ in headers):
             headers.append(self._accept)
-        if self._by_place["cookie"]:
-            headers += self._cookie_pairs_of(arguments)
+        cookies = [pair for item, value in self._list_given("cookie", arguments) for pair in cookie_pairs(item, value)]
+        if cookies:
+            headers.append(("cookie", "; ".join([f"{name}={value}" for name, value in cookies])))
         body = None
         if self.binding.body is not None:
             written_body = write_body(self.binding.body, arguments)
@@ -164,14 +157,9 @@ class RestOperation:
                 headers.append(("content-type", content_type))
         return url, tuple(headers), body
 
-    def _cookie_pairs_of(self, arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
-        pairs = [
-            pair
-            for parameter in self._by_place["cookie"]
-            if parameter.argument in arguments
-            for pair in cookie_pairs(parameter, arguments[parameter.argument])
-        ]
-        return [("cookie", "; ".join([f"{name}={value}" for name, value in pairs]))] if pairs else []
+    def _list_given(self, place: str, arguments: Mapping[str, Any]) -> list[tuple[RestParameter, Any]]:
+        """The parameters at that place with their values, if they have any."""
+        return [(item, arguments[item.argument]) for item in self._by_place[place] if item.argument in arguments]
 
 
 def named_hosts(named: Sequence[str], base_url: str | None) -> tuple[str, ...]:
