@@ -198,7 +198,7 @@ class Bodies:
             resolved = _ANY_BODY  # The reason has already been noted.
         raw = resolved.node
         content = self._files.try_resolve(resolved.inside("content"))
-        if type(content.node) is not dict or not content.node:
+        if not content.mapping:
             self._notes.add(f"{place}/requestBody", "the request body says nothing about its content; left out")
             return None
         media_type = choose_media_type(map(str, content.node))
@@ -224,11 +224,7 @@ class Bodies:
     def _read_encoding(self, media: ResolvedRef) -> Node:
         """The encoding of the parts of a body, by property."""
         found = self._files.try_resolve(media.inside("encoding"))
-        named = (
-            {name: self._files.try_resolve(found.inside(name)).node for name in found.node or ()}
-            if type(found.node) is dict
-            else {}
-        )
+        named = {name: self._files.try_resolve(found.inside(name)).node for name in found.mapping}
         return {name: encoding for name, encoding in named.items() if type(encoding) is dict}
 
     def _shape_body(self, body: RequestBody, encoding: Node) -> None:
@@ -389,11 +385,9 @@ def find_success(operation: ResolvedRef, files: Files) -> tuple[ResolvedRef | No
     responses = files.try_resolve(operation.inside("responses"))
     schema: ResolvedRef | None = None
     accepts: dict[str, None] = {}
-    for code in success_codes(responses.node) if type(responses.node) is dict else ():
+    for code in success_codes(responses.mapping):
         content = files.try_resolve(files.try_resolve(responses.inside(code)).inside("content"))
-        if type(content.node) is not dict:
-            continue
-        accepts.update(dict.fromkeys(map(str, content.node)))
+        accepts.update(dict.fromkeys(map(str, content.mapping)))
         if schema is None:
             schema = _json_schema(content, files)
     return schema, tuple(accepts)
@@ -410,7 +404,7 @@ def success_codes(responses: dict[str, Any]) -> list[str]:
 
 
 def _json_schema(content: ResolvedRef, files: Files) -> ResolvedRef | None:
-    kinds = [kind for kind in content.node if type(kind) is str and media_kind(kind) == "json"]
+    kinds = [kind for kind in content.mapping if type(kind) is str and media_kind(kind) == "json"]
     kinds.sort(key=lambda kind: bare_media_type(kind) != "application/json")
     for kind in kinds:
         schema = files.try_resolve(content.inside(kind)).inside("schema")

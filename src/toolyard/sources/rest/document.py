@@ -142,9 +142,14 @@ class ResolvedRef(msgspec.Struct, frozen=True):
     beside: Mapping[str, str] = {}
     """The files of keys that were merged from beside a reference."""
 
+    @property
+    def mapping(self) -> dict[str, Any]:
+        """The node if it is a mapping, else an empty one."""
+        return self.node if type(self.node) is dict else {}
+
     def inside(self, key: str) -> ResolvedRef:
         """The value of a key, with its file; None if this is not a mapping."""
-        found = self.node.get(key) if type(self.node) is dict else None
+        found = self.mapping.get(key)
         return found if type(found) is ResolvedRef else ResolvedRef(found, self.beside.get(key, self.file))
 
 
@@ -190,7 +195,7 @@ class Files:
         passed: set[int] = set()
         beside: dict[str, Any] = {}
         files: dict[str, str] = {}
-        while type(here.node) is dict and type(ref := here.node.get("$ref")) is str:
+        while type(ref := here.mapping.get("$ref")) is str:
             if id(here.node) in passed:
                 raise LookupError(CIRCULAR)
             passed.add(id(here.node))
@@ -198,7 +203,7 @@ class Files:
                 if key != "$ref" and key not in beside:
                     beside[key], files[key] = value, here.file
             here = self.follow(ref, here.file)
-        if type(here.node) is dict and "$ref" in here.node:
+        if "$ref" in here.mapping:
             raise LookupError("it is not text")
         if beside and type(here.node) is dict:
             return ResolvedRef({**here.node, **beside}, here.file, files)
@@ -228,7 +233,7 @@ class Files:
 
     def _walk_pointer(self, name: str, fragment: str) -> ResolvedRef:
         here = ResolvedRef(self.roots[name], name)
-        if not fragment or (fragment == "/" and not (type(here.node) is dict and "" in here.node)):
+        if not fragment or (fragment == "/" and "" not in here.mapping):
             return here  # Strictly, a slash means the empty key; in practice it means the file.
         if "/" not in fragment:
             return ResolvedRef(self._find_anchor(name, fragment), name)
@@ -434,7 +439,7 @@ def _operations_of_path(path: str, here: ResolvedRef, methods: frozenset[str], f
         if key in methods or (str(key).lower() in methods and str(key).lower() not in item.node)
     ]
     added = item.inside("additionalOperations")
-    for name in added.node if type(added.node) is dict else ():
+    for name in added.mapping:
         found.append((str(name), f"{place}/additionalOperations{pointer_of([name])}", added.inside(name)))
     for method, where, raw in found:
         operation, fault = _resolve_mapping(raw, "the operation", files)
@@ -444,7 +449,7 @@ def _operations_of_path(path: str, here: ResolvedRef, methods: frozenset[str], f
 def _resolve_mapping(here: ResolvedRef, what: str, files: Files) -> tuple[ResolvedRef, str]:
     """Resolve a path item or an operation; if it cannot be read, an empty one and the reason."""
     try:
-        found = files.resolve(here) if type(here.node) is dict and "$ref" in here.node else here
+        found = files.resolve(here) if "$ref" in here.mapping else here
     except LookupError as error:
         return _EMPTY, f"{what} cannot be read, reference {str(here.node['$ref'])[:200]!r}: {error.args[0]}"
     if type(found.node) is not dict:

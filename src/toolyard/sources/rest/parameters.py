@@ -135,7 +135,7 @@ class Parameters:
     def _described_schema(self, raw: Node, file: str) -> tuple[str | None, Any, str]:
         """The media type, the schema, and the file that the schema is in."""
         content = self._files.try_resolve(ResolvedRef(raw.get("content"), file))
-        if "schema" in raw or type(content.node) is not dict or not content.node:
+        if "schema" in raw or not content.mapping:
             return None, raw.get("schema", {}), file
         media_type = next(iter(content.node))
         media = self._files.try_resolve(content.inside(media_type))

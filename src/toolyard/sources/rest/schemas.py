@@ -365,7 +365,7 @@ class Schemas:
         """The component that a reference leads to; `LookupError` says why there is none."""
         found = self._compositions.opened_target(ref, file) or self._files.follow(ref, file)
         passed: set[int] = set()
-        while type(found.node) is dict and len(found.node) == 1 and "$ref" in found.node:
+        while len(found.mapping) == 1 and "$ref" in found.mapping:
             # A component that is only a reference to the actual one.
             ref = found.node["$ref"]
             if id(found.node) in passed or type(ref) is not str:

@@ -154,12 +154,10 @@ class Swagger:
         media = {"schema": {"type": "object", "properties": properties, "required": required}, "encoding": encoding}
         return {"content": {form: media}, "required": bool(required)}
 
-    def _convert_responses(self, operation: ResolvedRef) -> Any:
+    def _convert_responses(self, operation: ResolvedRef) -> dict[str, ResolvedRef]:
         """The responses that describe success, with `content`."""
         responses = self._files.try_resolve(operation.inside("responses"))
-        if type(responses.node) is not dict:
-            return responses.node
-        found = {code: self._files.try_resolve(responses.inside(code)) for code in success_codes(responses.node)}
+        found = {code: self._files.try_resolve(responses.inside(code)) for code in success_codes(responses.mapping)}
         return {code: self._convert_response(response, operation.node) for code, response in found.items()}
 
     def _convert_response(self, here: ResolvedRef, operation: dict[str, Any]) -> ResolvedRef:
