@@ -14,10 +14,10 @@ function make(tag, options = {}, ...children) {
 }
 
 // Replace the elements with these ids by those of another page, and restore the focus.
-const placed = new Map();
-function place(html, ids, onlyIfChanged = false) {
+const lastHtml = new Map();
+function replaceParts(html, ids, onlyIfChanged = false) {
   const page = new DOMParser().parseFromString(html, "text/html");
-  const focused = document.activeElement?.id, row = rowOf(document.activeElement);
+  const focused = document.activeElement?.id, row = rowIndex(document.activeElement);
   // Keep the scroll position in a list that grows: the first visible row stays where it is.
   const links = () => [...document.querySelectorAll("[data-rows] a[href]")], topOf = (link) => link.getBoundingClientRect().top;
   const anchor = onlyIfChanged && scrollY > 0 ? links().find((link) => topOf(link) > 0) : undefined;
@@ -29,26 +29,26 @@ function place(html, ids, onlyIfChanged = false) {
     found = true;
     // Leave unchanged parts alone, so that unfolded details stay open.
     const text = fresh.outerHTML;
-    if (placed.get(id) === text && onlyIfChanged) continue;
-    placed.set(id, text);
+    if (lastHtml.get(id) === text && onlyIfChanged) continue;
+    lastHtml.set(id, text);
     old.replaceWith(document.adoptNode(fresh));
   }
   if (found && page.title) document.title = page.title;
   if (focused && document.activeElement?.id !== focused) (byId(focused) ?? linkAt(row))?.focus({ preventScroll: true });
   const again = anchor && links().find((link) => link.href === href);
   if (again) scrollBy(0, topOf(again) - top);
-  tellTimes();
+  updateTimes();
   return found;
 }
 
 // The index of the row around an element, and the link of the row now at that index, or of the last row.
 const rows = () => [...document.querySelectorAll("[data-rows] > *")].filter((row) => row.checkVisibility());
-const rowOf = (element) => rows().indexOf(element?.closest("[data-rows] > *"));
+const rowIndex = (element) => rows().indexOf(element?.closest("[data-rows] > *"));
 const linkAt = (row) => (row < 0 ? null : (rows()[row] ?? rows().at(-1))?.querySelector("a, summary"));
 
 // Show times relative to now; the tooltip has the original text and the local time.
 const UNITS = [["day", 86400], ["hour", 3600], ["minute", 60]], WORDS = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
-function tellTimes() {
+function updateTimes() {
   for (const time of document.querySelectorAll("time[data-moment]")) {
     const at = new Date(time.dateTime), seconds = (at - Date.now()) / 1000;
     const [unit, length] = UNITS.find(([, length]) => Math.abs(seconds) >= length) ?? [];
@@ -57,8 +57,8 @@ function tellTimes() {
     if (!Number.isNaN(seconds) && time.textContent !== words) time.textContent = words;
   }
 }
-setInterval(tellTimes, 15000);
-tellTimes();
+setInterval(updateTimes, 15000);
+updateTimes();
 
 // Fetch a page and replace the given parts. Navigate instead if the response is a redirect, such as to sign-in.
 export async function swap(url, ids, options = {}) {
@@ -67,12 +67,12 @@ export async function swap(url, ids, options = {}) {
   if (response.redirected) return location.assign(response.url);
   const streams = response.headers.get("content-type")?.startsWith("text/event-stream");
   const html = streams ? await readStream(response, onProgress) : await response.text();
-  if (html === null || !place(html, ids, onlyIfChanged)) showWhole(html, url);
+  if (html === null || !replaceParts(html, ids, onlyIfChanged)) showWholePage(html, url);
 }
 
 // A page without the requested parts is an error page: show all of it.
-function showWhole(html, url) {
-  if (html === null || !place(html, ["main"])) location.assign(url);
+function showWholePage(html, url) {
+  if (html === null || !replaceParts(html, ["main"])) location.assign(url);
 }
 
 // Return the page at the end of an event stream; calls onProgress for each progress event.
@@ -266,7 +266,7 @@ class LivePart extends HTMLElement {
     };
     // Expiry causes no event, so also poll at a long interval.
     this.poll(SELDOM_SECONDS);
-    follow(this.dataset.topics.split(" "), this.refresh, () => this.poll(POLL_SECONDS));
+    subscribe(this.dataset.topics.split(" "), this.refresh, () => this.poll(POLL_SECONDS));
     document.addEventListener("visibilitychange", this.refresh);
   }
 
@@ -294,30 +294,30 @@ class LivePart extends HTMLElement {
 // The shared event stream. Hidden pages close it, since browsers limit the connections to one server.
 const listeners = [];
 let source;
-function listen() {
+function connectEvents() {
   source?.close();
   source = document.hidden || !listeners.length ? undefined : new EventSource(document.body.dataset.events);
   for (const listener of source ? listeners : []) attach(source, listener);
 }
 
-function attach(stream, { topics, tell, giveUp }) {
-  for (const topic of ["open", "events.missed", ...topics]) stream.addEventListener(topic, tell);
+function attach(stream, { topics, notify, giveUp }) {
+  for (const topic of ["open", "events.missed", ...topics]) stream.addEventListener(topic, notify);
   stream.addEventListener("error", () => { if (stream.readyState === EventSource.CLOSED) giveUp(); });
 }
 
-function follow(topics, tell, giveUp = () => {}) {
-  const listener = { topics, tell, giveUp };
+function subscribe(topics, notify, giveUp = () => {}) {
+  const listener = { topics, notify, giveUp };
   listeners.push(listener);
   if (source) attach(source, listener);
-  else listen();
+  else connectEvents();
 }
 
-document.addEventListener("visibilitychange", listen);
+document.addEventListener("visibilitychange", connectEvents);
 
 // The number of pending approvals, on every page.
 class WaitingCount extends HTMLElement {
   connectedCallback() {
-    follow(["approval.pending", "approval.approved", "approval.denied", "approval.used"], () => this.ask());
+    subscribe(["approval.pending", "approval.approved", "approval.denied", "approval.used"], () => this.ask());
   }
 
   async ask() {
@@ -333,16 +333,16 @@ class ForkTree extends HTMLElement {
   connectedCallback() {
     const rows = [...this.querySelectorAll("[data-depth]")], depth = (row) => Number(row.dataset.depth);
     rows.forEach((row, at) => {
-      const end = rows.findIndex((other, place) => place > at && depth(other) <= depth(row));
+      const end = rows.findIndex((other, index) => index > at && depth(other) <= depth(row));
       const below = rows.slice(at + 1, end < 0 ? rows.length : end);
       if (!below.length || row.querySelector(".branch")) return;
       const name = row.querySelector(".tool-name").textContent;
       const button = make("button", { type: "button", class: "branch", "aria-expanded": "true", "aria-label": `Forks of ${name}` }, "▾");
       button.addEventListener("click", () => {
-        const away = button.getAttribute("aria-expanded") === "true";
-        below.forEach((other) => { other.hidden = away; });
-        button.setAttribute("aria-expanded", String(!away));
-        button.textContent = away ? "▸" : "▾";
+        const collapsed = button.getAttribute("aria-expanded") === "true";
+        below.forEach((other) => { other.hidden = collapsed; });
+        button.setAttribute("aria-expanded", String(!collapsed));
+        button.textContent = collapsed ? "▸" : "▾";
       });
       row.append(button);
     });
@@ -431,7 +431,7 @@ async function sendForm(form, submitter) {
   const fields = new URLSearchParams(new FormData(form, submitter));
   const buttons = [...form.querySelectorAll("button[type=submit]")];
   const line = form.querySelector("y-progress");
-  const stop = new AbortController(), row = rowOf(form);
+  const stop = new AbortController(), row = rowIndex(form);
   buttons.forEach((button) => { button.disabled = true; });
   form.dataset.busy = "";
   const slow = setTimeout(() => line?.begin(() => stop.abort()), 250);
