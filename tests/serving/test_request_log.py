@@ -24,7 +24,8 @@ def lines(style, *writes):
 
 
 def one_request(log):
-    log.log_request("POST", "/v1/tools/{name}:invoke", 200, 0.0012, request_id="abc", key="ci", tool="core::echo")
+    fields = {"method": "POST", "route": "/v1/tools/{name}:invoke", "status": 200, "ms": 1.2}
+    log.log_event("request", **fields, request_id="abc", key="ci", tool="core::echo", code=None)
 
 
 def test_a_request_is_one_line_of_text():

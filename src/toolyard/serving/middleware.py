@@ -123,8 +123,12 @@ class RequestBoundary:
         if self._metrics is not None:
             self._metrics.count_request(caller.route, status, seconds)
         if self._log.enabled:
-            self._log.log_request(
-                *(scope["method"], caller.route, status, seconds),
+            self._log.log_event(
+                "request",
+                method=scope["method"],
+                route=caller.route or None,
+                status=status,
+                ms=round(seconds * 1000, 3),
                 request_id=caller.request_id,
                 key=caller.principal.name,
                 tool=caller.tool or None,

@@ -54,34 +54,8 @@ class RequestLog:
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def log_request(
-        self,
-        method: str,
-        route: str,
-        status: int,
-        seconds: float,
-        *,
-        request_id: str,
-        key: str | None = None,
-        tool: str | None = None,
-        code: str | None = None,
-    ) -> None:
-        """Log a response. `code` is the error code of the request or the call; None if it succeeded."""
-        if self.enabled:
-            fields: dict[str, Value] = {
-                "method": method,
-                "route": route or None,
-                "status": status,
-                "ms": round(seconds * 1000, 3),
-                "request_id": request_id,
-                "key": key,
-                "tool": tool,
-                "code": code,
-            }
-            self._enqueue("request", fields)
-
     def log_event(self, name: str, **fields: Value) -> None:
-        """Log something that is not a request: a start, a reload, a source that failed."""
+        """Log a response, or anything else that happens; fields that are None are left out."""
         if self.enabled:
             self._enqueue(name, fields)
 

@@ -99,7 +99,10 @@ class Service:
         self.yard = yard
         self.block = block = block or ServerBlock()
         registry, engine = yard.tool_registry, yard.tool_engine
-        _prepare_engine(engine, log)
+        # Remote callers get no messages of a tool's unexpected exceptions, only an id under which they are logged.
+        engine.discreet = True
+        if engine.journal is None and (options := read_log_options(log, serving=True)):
+            engine.keep_journal(options)
         self.records = open_records(engine.sessions.store)
         self.keys = KeyRing(self.records)
         self.keys.load()
@@ -165,13 +168,6 @@ class Service:
             await self.webhook.drain()
         await self._background.stop()
         await self.idempotency.close()
-
-
-def _prepare_engine(engine: ToolEngine, log: bool | CallLogOptions | UnsetType) -> None:
-    # Remote callers get no messages of a tool's unexpected exceptions, only an id under which they are logged.
-    engine.discreet = True
-    if engine.journal is None and (options := read_log_options(log, serving=True)):
-        engine.keep_journal(options)
 
 
 def _make_webhook(engine: ToolEngine, block: ServerBlock, failing: dict[str, str]) -> Webhook | None:
