@@ -77,13 +77,13 @@ class Redactor:
     come from the operator, and their running time is not bounded.
     """
 
-    __slots__ = ("_forms", "_lock", "_numbers", "_patterns", "_temporary", "_temporary_forms")
+    __slots__ = ("_forms", "_lock", "_numbers", "_passing", "_passing_forms", "_patterns")
 
     def __init__(self, secrets: Iterable[str] = (), patterns: Iterable[str] = ()) -> None:
         self._lock = threading.Lock()
         self._forms: tuple[str, ...] = ()
-        self._temporary: dict[str, int] = {}
-        self._temporary_forms: tuple[str, ...] = ()
+        self._passing: dict[str, int] = {}
+        self._passing_forms: tuple[str, ...] = ()
         self._numbers: frozenset[str] = frozenset()
         self._patterns = tuple(_compile_pattern(pattern) for pattern in patterns)
         self._add_known(secrets)
@@ -95,23 +95,21 @@ class Redactor:
         """Hide this text from now on. Text of less than four characters is ignored, since it would match everywhere."""
         self._add_known([secret])
 
-    def add_temporary(self, secret: str) -> None:
-        """`add` until `remove_temporary` is called as often; for short-lived secrets, which would accumulate."""
-        self._count_temporary(_strip_secret(secret), 1)
+    def add_passing(self, secret: str) -> None:
+        """`add` until `forget` is called as often; for short-lived secrets, which would accumulate."""
+        self._count_passing(_strip_secret(secret), 1)
 
-    def remove_temporary(self, secret: str) -> None:
-        """Undo one `add_temporary`."""
-        self._count_temporary(_strip_secret(secret), -1)
+    def forget(self, secret: str) -> None:
+        """Undo one `add_passing`."""
+        self._count_passing(_strip_secret(secret), -1)
 
-    def _count_temporary(self, secret: str, step: int) -> None:
+    def _count_passing(self, secret: str, step: int) -> None:
         if len(secret) < _MIN_SECRET:
             return
         with self._lock:
-            passing = {**self._temporary, secret: self._temporary.get(secret, 0) + step}
-            self._temporary = {text: count for text, count in passing.items() if count > 0}
-            self._temporary_forms = tuple(
-                dict.fromkeys(form for text in self._temporary for form in _known_forms(text))
-            )
+            passing = {**self._passing, secret: self._passing.get(secret, 0) + step}
+            self._passing = {text: count for text, count in passing.items() if count > 0}
+            self._passing_forms = tuple(dict.fromkeys(form for text in self._passing for form in _known_forms(text)))
 
     def _add_known(self, secrets: Iterable[str]) -> None:
         known = [plain for secret in secrets if len(plain := _strip_secret(secret)) >= _MIN_SECRET]
@@ -147,7 +145,7 @@ class Redactor:
 
     def _spans(self, text: str) -> list[tuple[int, int]]:
         spans: list[tuple[int, int]] = []
-        for form in self._forms + self._temporary_forms if self._temporary_forms else self._forms:
+        for form in self._forms + self._passing_forms if self._passing_forms else self._forms:
             if form in text:
                 spans += find_occurrences(form, text)
         lowered = text.lower()

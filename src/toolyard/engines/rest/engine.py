@@ -266,7 +266,7 @@ class RESTToolEngine(OutwardEngine):
             if entries:
                 self._sessions[key] = entries
                 for secret in (secret for entry in entries for secret in entry.secrets):
-                    self._root._path.redactor.add_temporary(secret)
+                    self._root._path.redactor.add_passing(secret)
 
     def ended(self, session_id: str, owner: str | None = None) -> None:
         """Forget the session's credentials."""
@@ -277,7 +277,7 @@ class RESTToolEngine(OutwardEngine):
     def _drop_credentials(self, key: Key) -> None:
         for entry in self._sessions.pop(key, ()):
             for secret in entry.secrets:
-                self._root._path.redactor.remove_temporary(secret)
+                self._root._path.redactor.forget(secret)
 
     def _hide_fetched(self, chosen: ChosenCredentials) -> None:
         """Redact fetched tokens, keeping only the most recent ones, since tokens change."""
@@ -285,9 +285,9 @@ class RESTToolEngine(OutwardEngine):
             if secret not in self._fetched:
                 with self._lock:
                     self._fetched[secret] = None
-                    self._root._path.redactor.add_temporary(secret)
+                    self._root._path.redactor.add_passing(secret)
                     if len(self._fetched) > _MAX_FETCHED:
-                        self._root._path.redactor.remove_temporary(self._fetched.popitem(last=False)[0])
+                        self._root._path.redactor.forget(self._fetched.popitem(last=False)[0])
 
     def answer(self, invocation: Invocation) -> Any:
         """The value; if an event loop is running, a coroutine for it."""
