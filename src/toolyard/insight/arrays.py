@@ -1,16 +1,17 @@
-"""Runs and ranges in flat arrays: lists of different lengths, one behind the other."""
+"""Positions, runs and ranges: lists of different lengths, packed one behind the other into flat arrays."""
 
 from __future__ import annotations
 
 import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
+T = TypeVar("T")
 
 
 def compute_offsets(owners: Array, count: int) -> Array:
@@ -26,6 +27,14 @@ def number_distinct(things: Iterable[Any]) -> tuple[list[Any], Array]:
     numbers: defaultdict[Any, int] = defaultdict(itertools.count().__next__)
     found = np.fromiter(map(numbers.__getitem__, things), np.int32)
     return list(numbers), found
+
+
+def group_positions(values: Iterable[T]) -> dict[T, tuple[int, ...]]:
+    """The positions of each distinct value."""
+    groups: dict[T, list[int]] = {}
+    for position, value in enumerate(values):
+        groups.setdefault(value, []).append(position)
+    return {value: tuple(positions) for value, positions in groups.items()}
 
 
 def expand_ranges(starts: Array, counts: Array) -> tuple[Array, Array]:

@@ -192,7 +192,6 @@ class Sample(list[Tool]):
 
 
 def _to_plain(value: Any) -> Any:
-    """Copy structs, mappings and sequences into dicts and lists."""
     if isinstance(value, msgspec.Struct):
         value = msgspec.structs.asdict(value)
     if isinstance(value, Mapping):

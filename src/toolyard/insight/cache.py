@@ -184,8 +184,8 @@ class ItemCache:
         found = {} if force else self.get_many(kind, keys)
         lacking: dict[bytes, int] = {}
         for place, key in enumerate(keys):
-            if key not in found and key not in lacking:
-                lacking[key] = place
+            if key not in found:
+                lacking.setdefault(key, place)
         todo = list(lacking.items())
         starts = range(0, len(todo), chunk)
         for start in track_progress(starts, label or kind, total=len(starts)):

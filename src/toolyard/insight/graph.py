@@ -222,7 +222,6 @@ def replace_invisible(text: str) -> str:
 
 
 def _shorten_description(description: str) -> str:
-    """The first paragraph, shortened."""
     text = replace_invisible(" ".join(description.strip().partition("\n\n")[0].split()))
     return text if len(text) <= _DESCRIPTION_LENGTH else text[: _DESCRIPTION_LENGTH - 1] + "…"
 

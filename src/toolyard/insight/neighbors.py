@@ -220,7 +220,6 @@ class NeighborsEnrichment(ToolEnrichment):
         return tools, {"neighbors": Neighbors(tools, NeighborRows(*rows[:3]), NeighborRows(*rows[3:]))}
 
     def _compute_arrays(self, tools: Sequence[Tool], matrix: Array, key: bytes) -> dict[str, Array]:
-        """Compute and cache the arrays of a `Neighbors`."""
         spaces = number_distinct(tool.namespace for tool in tools)[1]
         found = list(find_neighbors(round_rows(matrix), spaces, self._limits))
         parts = (*pack_rows([near for near, _ in found]), *pack_rows([same for _, same in found]))
@@ -229,7 +228,6 @@ class NeighborsEnrichment(ToolEnrichment):
         return arrays
 
     def _hash_inputs(self, tools: Sequence[Tool], artifact: Any, matrix: Array) -> bytes:
-        """A hash of everything the neighbors depend on."""
         # If the definitions are equal, a model's vectors differ in all rows or in none, so a sample of rows suffices.
         some = matrix[:: _SAMPLE_STEP if hasattr(artifact, "model") else 1]
         digest = blake2b(np.ascontiguousarray(some).tobytes(), digest_size=16).hexdigest()

@@ -3,11 +3,11 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from toolyard.insight.dataflow.names import find_owner, list_tool_nouns, read_name
+from toolyard.insight.dataflow.names import find_owner, read_name, read_nouns
 
 
 @pytest.mark.parametrize(
-    ("name", "attribute", "name_owner"),
+    ("name", "attribute", "owner"),
     [
         ("user_id", "id", ("user",)),
         ("userIDs", "id", ("user",)),
@@ -18,9 +18,9 @@ from toolyard.insight.dataflow.names import find_owner, list_tool_nouns, read_na
         ("friendly_name", "friendly_name", ()),
     ],
 )
-def test_a_name_is_parsed_into_attribute_and_owner(name, attribute, name_owner):
+def test_a_name_is_parsed_into_attribute_and_owner(name, attribute, owner):
     found = read_name(name)
-    assert (found.attribute, found.name_owner) == (attribute, name_owner)
+    assert (found.attribute, found.owner) == (attribute, owner)
 
 
 @pytest.mark.parametrize("name", ["limit", "next_cursor", "x-request-id", "X-Tenant", "", "__"])
@@ -46,7 +46,7 @@ def test_a_list_suffix_leaves_the_name_of_the_items():
     ],
 )
 def test_the_nouns_of_a_tool_name_are_found(name, nouns):
-    assert list_tool_nouns(name) == nouns
+    assert read_nouns(name) == nouns
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,6 @@ class _EdgeFinder:
         return np.diff(np.concatenate(([0], np.cumsum(per_kind[outputs.members])))[outputs.tool_offsets])
 
     def _find_feeds(self, start: int, end: int) -> Feeds:
-        """The candidate feeds of the sources from `start` to `end`."""
         (outputs, inputs), matches, weights = self._tables, self._matches, self._weights
         first, last = int(outputs.tool_offsets[start]), int(outputs.tool_offsets[end])
         kinds = outputs.members[first:last]

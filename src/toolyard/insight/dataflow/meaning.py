@@ -8,16 +8,7 @@ from typing import NamedTuple
 
 from toolyard.insight.dataflow import names, sorts
 from toolyard.insight.dataflow.facets import FOREIGN, Owners
-from toolyard.insight.dataflow.names import (
-    Name,
-    Phrase,
-    find_sort,
-    list_tool_nouns,
-    name_words,
-    read_head,
-    read_name,
-    read_words,
-)
+from toolyard.insight.dataflow.names import Name, Phrase, find_sort, name_words, read_name, read_nouns, read_words
 from toolyard.insight.dataflow.paths import INTEGER, NUMBER, SCALAR, STRING, FieldContainer, SchemaField
 
 MAX_READ = 240
@@ -76,18 +67,13 @@ def read_meaning(field: SchemaField, context: ContainerContext, subject: ToolSub
     name = read_name(field.name) if field.name else read_words(subject.noun)
     if name is None or (side and name.state and name.attribute != "state"):
         return None, 0
-    if (
-        name.single_word
-        and parents
-        and parents[-1] in _CONTROL_CONTAINERS
-        and read_name(f"{parents[-1]}_{field.name}") is None
-    ):
+    if name.single_word and parents and parents[-1] in _CONTROLS and read_name(f"{parents[-1]}_{field.name}") is None:
         # `sort.by` means `sort_by`.
         return None, 0
     if field.items and name.item_words:
         name = read_words(name.item_words) or name
     if not side and name.name_text in sorts.QUERIES:
-        return name._replace(attribute="query", name_owner=(), generic=True, identifies=False), 0
+        return name._replace(attribute="query", owner=(), generic=True, identifies=False), 0
     name = _read_sort(name, field, context, subject.channel)
     if not name.identifies and name.attribute not in sorts.SORTS:
         name = _read_moment(name, field, subject)
@@ -99,7 +85,7 @@ def read_meaning(field: SchemaField, context: ContainerContext, subject: ToolSub
 
 
 _SIDES = (("start",), ("end",), ("due",))
-_CONTROL_CONTAINERS = frozenset(("sort", "order", "page", "pagination", "paging"))
+_CONTROLS = frozenset(("sort", "order", "page", "pagination", "paging"))
 
 
 def _read_moment(name: Name, field: SchemaField, subject: ToolSubject) -> Name:
@@ -117,7 +103,7 @@ def _read_moment(name: Name, field: SchemaField, subject: ToolSubject) -> Name:
     sort = sorts.find_moment(words, field.format in sorts.DATES, description, plain)
     if subject.reads and not subject.side:
         sort = {"begin": "since", "end": "until"}.get(sort, sort)
-    return name._replace(attribute=sort, name_owner=(), generic=True, state=False) if sort else name
+    return name._replace(attribute=sort, owner=(), generic=True, state=False) if sort else name
 
 
 def qualify_entity(entity: Phrase, noun: Phrase) -> Phrase:
@@ -136,45 +122,34 @@ def _read_sort(name: Name, field: SchemaField, context: ContainerContext, channe
     if name.attribute in sorts.SORTS and (name.attribute != "text" or context.sort != "url"):
         if channel and name.attribute == "location" and not sorts.ROLES.isdisjoint(name_words(field.name)):
             return name._replace(attribute=channel)
-        whose = read_head(field.description[:MAX_READ])[1] if name.name_owner and field.description else ()
-        return (
-            name._replace(name_owner=whose)
-            if whose and whose[-1] not in sorts.ROLES and len(whose) <= len(name.name_owner)
-            else name
-        )
+        whose = names.read_head(field.description[:MAX_READ])[1] if name.owner and field.description else ()
+        is_owner = whose and whose[-1] not in sorts.ROLES and len(whose) <= len(name.owner)
+        return name._replace(owner=whose) if is_owner else name
     around = context.sort
-    if around and not name.name_owner and (name.attribute in _BARE or (around == "url" and not name.state)):
+    if around and not name.owner and (name.attribute in _BARE or (around == "url" and not name.state)):
         return name._replace(attribute=around, generic=True, state=False)
     if name.attribute == "state" and any("address" in name_words(parent) for parent in field.holder.parents):
-        return name._replace(attribute="region", name_owner=(), generic=True, state=False)
-    if name.identifies and name.attribute != "login" and not (name.name_owner and name.name_owner[-1] in sorts.PERSONS):
+        return name._replace(attribute="region", owner=(), generic=True, state=False)
+    if name.identifies and name.attribute != "login" and not (name.owner and name.owner[-1] in sorts.PERSONS):
         return name
-    what, whose = read_head(field.description[:MAX_READ]) if field.description else ("", ())
+    what, whose = names.read_head(field.description[:MAX_READ]) if field.description else ("", ())
     if name.identifies:
         # A login described as an email address is one.
-        return name._replace(attribute=what, name_owner=(), identifies=False) if what in sorts.CONTACT_SORTS else name
+        return name._replace(attribute=what, owner=(), identifies=False) if what in sorts.CONTACT_SORTS else name
     sort = sorts.FORMATS.get(field.format, "")
     if sort:
-        name_owner = (
-            (*name.name_owner, *name.attribute.split("_")) if name.attribute not in sorts.ROLES else name.name_owner
-        )
+        owner = (*name.owner, *name.attribute.split("_")) if name.attribute not in sorts.ROLES else name.owner
         return name._replace(
             attribute=sort,
-            name_owner=() if name_owner and name_owner[-1] in sorts.ROLES | names.IDENTITY else name_owner,
+            owner=() if owner and owner[-1] in sorts.ROLES | names.IDENTITY else owner,
             generic=True,
             state=False,
         )
     if what in sorts.SORTS and not name.state:
-        return name._replace(
-            attribute=what, name_owner=() if whose and whose[-1] in sorts.ROLES else whose, generic=True
-        )
-    if what and whose and not name.name_owner:
-        return name._replace(attribute=what, name_owner=whose, generic=True, state=False)
-    if (
-        channel
-        and name.attribute in (sorts.ROUTE_ENDS if channel == "location" else sorts.ROLES)
-        and not name.name_owner
-    ):
+        return name._replace(attribute=what, owner=() if whose and whose[-1] in sorts.ROLES else whose, generic=True)
+    if what and whose and not name.owner:
+        return name._replace(attribute=what, owner=whose, generic=True, state=False)
+    if channel and name.attribute in (sorts.ROUTE_ENDS if channel == "location" else sorts.ROLES) and not name.owner:
         return name._replace(attribute=channel, generic=True)
     return name
 
@@ -188,7 +163,7 @@ def read_containers(holder: FieldContainer, noun: Phrase) -> ContainerContext:
     """What the containers of values say, in a tool about `noun`."""
     inner, wrapper = _find_containers(holder.parents)
     inner = qualify_entity(inner, noun)
-    nouns = list_tool_nouns(holder.hint) if holder.hint else ()
+    nouns = read_nouns(holder.hint) if holder.hint else ()
     hint = qualify_entity(_read_entity(nouns[-1]), noun) if nouns else ()
     around = inner or noun
     owners = find_owners((), inner, wrapper, hint, noun)
@@ -199,10 +174,10 @@ def read_containers(holder: FieldContainer, noun: Phrase) -> ContainerContext:
     )
 
 
-def combine_owners(described: Phrase, name_owner: Phrase) -> Owners:
+def combine_owners(described: Phrase, owner: Phrase) -> Owners:
     """The owners of a value whose name and description both name an entity."""
     # `request_id`, described as the id of a check, more likely belongs to the check.
-    return ((name_owner, 1.0 if described[-1] in name_owner else 0.85), (described, 0.9))
+    return ((owner, 1.0 if described[-1] in owner else 0.85), (described, 0.9))
 
 
 def find_owners(described: Phrase, inner: Phrase, wrapper: Phrase, hint: Phrase, noun: Phrase) -> Owners:

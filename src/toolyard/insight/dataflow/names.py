@@ -153,7 +153,7 @@ class Name(NamedTuple):
     single_word: bool
     """Whether it is a single word."""
     attribute: str
-    name_owner: Phrase
+    owner: Phrase
     generic: bool
     state: bool
     identifies: bool
@@ -182,24 +182,24 @@ def read_words(words: Phrase, name_text: str = "") -> Name | None:
         words, name_text = words[words[0] == "filter" : len(words) - (words[-1] in COMPARISONS)], ""
     if not words:
         return None
-    sort, name_owner = find_sort(words)
+    sort, owner = find_sort(words)
     if sort:
-        return Name(name_text or " ".join(words), len(words) == 1, sort, name_owner, True, False, False, ())
+        return Name(name_text or " ".join(words), len(words) == 1, sort, owner, True, False, False, ())
     *before, last = words
     state = last in STATE
     if not before:
         return Name(last, True, last, (), state or last in GENERIC, state, last in IDENTITY, ())
     if words[0] == "number" and last not in IDENTITY:
-        attribute, name_owner, generic = "count", tuple(word for word in words[1:] if word != "of"), True
+        attribute, owner, generic = "count", tuple(word for word in words[1:] if word != "of"), True
     else:
         cut = end = len(before)
         if last in PREPOSITIONS:
             cut -= 1
         while cut and before[cut - 1] in ADJECTIVES:
             cut -= 1
-        name_owner = words[:cut]
-        while name_owner and name_owner[0] in ADJECTIVES:
-            name_owner = name_owner[1:]
+        owner = words[:cut]
+        while owner and owner[0] in ADJECTIVES:
+            owner = owner[1:]
         # Qualifiers of generic names matter (start and end dates differ); others do not (the first branch is a branch).
         is_qualified = cut < end and (state or last in GENERIC or last in PREPOSITIONS) and last != "by"
         attribute = "_".join(words[cut:]) if is_qualified else last
@@ -210,12 +210,12 @@ def read_words(words: Phrase, name_text: str = "") -> Name | None:
         name_text,
         False,
         attribute,
-        name_owner,
+        owner,
         generic,
         state,
         identifies,
         item_words,
-        len(name_owner) + 1 == len(words),
+        len(owner) + 1 == len(words),
     )
 
 
@@ -227,12 +227,12 @@ def find_sort(words: Phrase) -> tuple[str, Phrase]:
     for size in (3, 2, 1):
         sort = SORT_NAMES.get(" ".join(words[-size:])) if len(words) >= size else None
         if sort is not None:
-            name_owner = words[:-size]
-            return sort, () if name_owner and name_owner[-1] in ROLES else name_owner
+            owner = words[:-size]
+            return sort, () if owner and owner[-1] in ROLES else owner
     return "", ()
 
 
-def list_tool_nouns(name: str) -> list[Phrase]:
+def read_nouns(name: str) -> list[Phrase]:
     """A tool's nouns: `list_team_members` -> `[team member]`, `get-accounts-id-limits` -> `[account, limit]`."""
     nouns: list[Phrase] = []
     part: list[str] = []

@@ -186,7 +186,6 @@ def _merge_unions(
 
 
 def _name_kinds(value: Any) -> int:
-    """The type bits of a `type` keyword."""
     kinds = 0
     for name in types_of(value):
         kinds |= KINDS.get(name, 0)
@@ -239,8 +238,6 @@ _ROOT_PATHS = frozenset(("", "[]"))
 
 
 class _Node(NamedTuple):
-    """A value and its location."""
-
     settled: MergedSchema
     path: str
     name: str
@@ -288,7 +285,6 @@ def _is_expandable(node: _Node) -> bool:
 
 
 def _expand_node(merger: _SchemaMerger, node: _Node) -> Iterator[_Node]:
-    """Iterate over the values inside a value."""
     settled, path, name, outer, required, inside = node
     hint, inner, properties = settled.hint or "", settled.inner, settled.properties
     if properties is not None:

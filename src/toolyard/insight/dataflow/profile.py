@@ -20,8 +20,8 @@ from toolyard.insight.dataflow.names import (
     Phrase,
     find_channel,
     find_owner,
-    list_tool_nouns,
     name_words,
+    read_nouns,
 )
 from toolyard.insight.dataflow.paths import (
     BOOLEAN,
@@ -55,12 +55,12 @@ class Kind(NamedTuple):
     """The types of a value, of its items, and whether it is one of many, packed at `ITEMS` and `MANY`."""
     attribute: str
     """What the value is, such as `id`."""
-    name_owner: Phrase
+    owner: Phrase
     """The owner in its name."""
     generic: bool
     """Whether many unrelated things have such a value."""
     owners: Owners
-    """Owners from other evidence; empty if `name_owner` decides."""
+    """Owners from other evidence; empty if `owner` decides."""
     role: int
     """Bits: `OUTPUT`, `HANDLE`, `FOREIGN`."""
 
@@ -72,7 +72,7 @@ class Kind(NamedTuple):
     @property
     def facets(self) -> Facets:
         """What the value is and whose, with weights."""
-        return compute_facets(self.attribute, self.name_owner, self.generic, self.owners, self.role)
+        return compute_facets(self.attribute, self.owner, self.generic, self.owners, self.role)
 
 
 def build_value_text(name_text: str, description: str) -> str:
@@ -139,10 +139,10 @@ def read_profile(tool: Tool) -> ToolProfile:
 
 def _read_subject(tool: Tool, words: Phrase) -> tuple[Phrase, Mapping[str, Phrase]]:
     """A tool's subject, and the owners of ids in its path or name: `get-accounts-id-limits` takes an account's id."""
-    nouns = list_tool_nouns(tool.name)
+    nouns = read_nouns(tool.name)
     noun = nouns[-1] if nouns else ()
     id_owners: dict[str, Phrase] = {}
-    if "id" in words[1:] and (before := list_tool_nouns("_".join(words[: words.index("id", 1)]))):
+    if "id" in words[1:] and (before := read_nouns("_".join(words[: words.index("id", 1)]))):
         id_owners["id"] = before[-1]
     if isinstance(tool.binding, RestBinding):
         things: list[Phrase] = []
@@ -169,7 +169,7 @@ def _read_values(fields: list[SchemaField], subject: ToolSubject, needed: frozen
         context = read_containers(field.holder, noun)
         kind = _read_kind(field, context, subject)
         if kind is not None:
-            foreign = bool(kind.name_owner) and kind.name_owner[-1] not in noun
+            foreign = bool(kind.owner) and kind.owner[-1] not in noun
             found.paths.append(field.path)
             found.needed.append(field.path in needed)
             found.nested.append(min(context.nested + foreign, _MAX_NESTED))
@@ -188,29 +188,22 @@ def _read_kind(field: SchemaField, context: ContainerContext, subject: ToolSubje
     if name is None or (side and name.state):
         return None
     if name.identifies:
-        whose = name.name_owner or context.inner or noun
+        whose = name.owner or context.inner or noun
         if subject.creates and name.attribute in _NAMES and name.plain and noun[-len(whose) :] == whose:
             # The caller chooses the name of a new thing, unless it copies one from elsewhere.
             if name.attribute not in _COPIED:
                 return None
             foreign = FOREIGN
-        name_owner = meaning.qualify_entity(name.name_owner or subject.id_owners.get(field.path, ()), noun)
-        if name_owner != name.name_owner:
-            name = name._replace(name_owner=name_owner)
-    elif (
-        subject.creates
-        and name.attribute in SORTS
-        and not name.name_owner
-        and (name.attribute != "text" or not foreign)
-    ):
-        name = name._replace(name_owner=context.inner or noun)
+        owner = meaning.qualify_entity(name.owner or subject.id_owners.get(field.path, ()), noun)
+        if owner != name.owner:
+            name = name._replace(owner=owner)
+    elif subject.creates and name.attribute in SORTS and not name.owner and (name.attribute != "text" or not foreign):
+        name = name._replace(owner=context.inner or noun)
     described = find_owner(field.description[:MAX_READ]) if name.identifies and field.description else ()
-    if name.name_owner:
+    if name.owner:
         # The owner of `payor_payment_id` is not the payor, whatever the description says.
         owners = (
-            meaning.combine_owners(described, name.name_owner)
-            if described and described[-1] not in name.name_owner[:-1]
-            else ()
+            meaning.combine_owners(described, name.owner) if described and described[-1] not in name.owner[:-1] else ()
         )
     else:
         owners = (
@@ -226,8 +219,8 @@ def _read_kind(field: SchemaField, context: ContainerContext, subject: ToolSubje
     measured = not (field.kinds | field.items) & STRING and not name.identifies and name.attribute not in SORTS
     shape = field.kinds | field.items << ITEMS | (1 << MANY if field.holder.lists else 0)
     role = side | foreign | (HANDLE if not side or (field.kinds | field.items) & SCALAR else 0)
-    told_as = name_text, field.description, shape, name.attribute, name.name_owner, name.generic, owners, role
-    return Kind(field.required and not side, name.state or measured, *told_as)
+    compared = name_text, field.description, shape, name.attribute, name.owner, name.generic, owners, role
+    return Kind(field.required and not side, name.state or measured, *compared)
 
 
 _COPIED = frozenset(("name", "title", "login"))

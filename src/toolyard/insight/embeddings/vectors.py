@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from toolyard.insight.arrays import group_positions
 from toolyard.insight.base import ToolEnrichment, VectorOptions
 from toolyard.insight.cache import CacheOption, ItemCache, force_option, item_key
 from toolyard.insight.embeddings.choice import Model, resolve_embedder
@@ -193,11 +194,8 @@ class Embeddings(Mapping[str, Mapping[str, Matrix]]):
         return f"Embeddings({len(self.tools)} tools, {self.matrix.shape[1]} dimensions, {self.model!r})"
 
     @cached_property
-    def _places(self) -> dict[str, list[int]]:
-        found: dict[str, list[int]] = {}
-        for place, tool in enumerate(self.tools):
-            found.setdefault(tool.qualified_name, []).append(place)
-        return found
+    def _places(self) -> dict[str, tuple[int, ...]]:
+        return group_positions(tool.qualified_name for tool in self.tools)
 
 
 def configured_embedder(view: View) -> Embedder | None:

@@ -104,8 +104,6 @@ def output_schema(tool: Tool) -> Schema:
 
 
 class _ToolFacts:
-    """Facts read from a tool's name, description, parameters and binding."""
-
     def __init__(self, tool: Tool) -> None:
         self.parameters = dict(_read_parameters(tool.parameters))
         self.camel = sum(bool(re.search("[a-z][A-Z]", name)) - ("_" in name) for name in self.parameters) > 0
@@ -153,7 +151,6 @@ class _ToolFacts:
         return ("is", "valid") if self.verb in ("validate", "verify") else ("result",)
 
     def _list_record(self) -> Properties:
-        """A record of the object, or a list of records."""
         noun, many = self._find_noun()
         record = self._make_record(noun)
         if not noun or not (many or self.answer == "list"):

@@ -345,7 +345,6 @@ class ToolSampler(Generic[O]):
         return self.draw(ask)
 
     def _build_request(self, given: Mapping[str, Any], view: View | None = None) -> SampleRequest[O]:
-        """Validate the options of a call."""
         view = self._take_snapshot() if view is None else view
         options = self._read_options(self.options, given)
         seed = fresh_seed() if options.seed is None else options.seed

@@ -51,7 +51,6 @@ class MissingSampler(ToolSampler[MissingOptions]):
     topology = "missing"
 
     def _check_inner(self) -> None:
-        """Report invalid inner samplers at construction."""
         self._make_samplers(self.options)
 
     def count(self, options: MissingOptions, seed: int) -> int | None:

@@ -121,7 +121,6 @@ class MixSampler(ToolSampler[MixOptions]):
     topology = "mix"
 
     def _check_inner(self) -> None:
-        """Report invalid inner samplers at construction."""
         self._parts = self._make_parts(self.options.samplers)
 
     def count(self, options: MixOptions, seed: int) -> int | None:
@@ -208,7 +207,6 @@ class CoverageSampler(ToolSampler[CoverageOptions]):
     topology = "coverage"
 
     def _check_inner(self) -> None:
-        """Report an invalid inner sampler at construction."""
         make_inner_sampler(self.registry, self.options.sampler, self.sampler_name)
 
     def count(self, options: CoverageOptions, seed: int) -> int | None:
@@ -281,7 +279,6 @@ class CoverageSampler(ToolSampler[CoverageOptions]):
 
 
 def _count_usage(ask: SampleRequest[CoverageOptions]) -> Counts:
-    """How often each tool has been used, from the option `usage`."""
     given = ask.options.usage
     usage: Counts = np.zeros(len(ask.tools), np.int64)
     for name, count in given.items():
@@ -327,7 +324,6 @@ class SparseSampler(ToolSampler[SparseOptions]):
     topology = "sparse"
 
     def _check_inner(self) -> None:
-        """Report an invalid inner sampler at construction."""
         make_inner_sampler(self.registry, self.options.sampler, self.sampler_name)
 
     def draw(self, ask: SampleRequest[SparseOptions]) -> Sample:

@@ -109,7 +109,6 @@ class RandomSampler(ToolSampler[RandomOptions]):
 
 
 def _reserve_slot(numbers: dict[str, int], space: str) -> None:
-    """Make sure that a namespace contributes a tool."""
     if numbers[space] == 0:
         most = max(numbers, key=lambda other: numbers[other])
         numbers[most] -= 1

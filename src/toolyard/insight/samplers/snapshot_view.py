@@ -7,15 +7,16 @@ import re
 import threading
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 
+from toolyard.insight.arrays import group_positions
 from toolyard.insight.base import Edge
 from toolyard.insight.dataflow.artifact import Dataflow
 from toolyard.insight.search.query import is_stop_word, stem, stem_words
@@ -131,8 +132,6 @@ def _list_words(text: str) -> list[str]:
     return [word for word in stem_words(text) if not is_stop_word(word)]
 
 
-T = TypeVar("T")
-
 _GRAPHS = 8
 """Filtered graphs cached per snapshot; few pairs of `min_score` and namespaces are in use at a time."""
 
@@ -144,9 +143,9 @@ class SnapshotView:
         self.tools: Sequence[Tool] = view.tools
         self.artifacts: Mapping[str, Any] = view.artifacts
         self.all_places = tuple(range(len(self.tools)))
-        self.spaces = _group_places(tool.namespace for tool in self.tools)
-        self._named = _group_places((tool.namespace, tool.name) for tool in self.tools)
-        self._bare = _group_places(tool.name for tool in self.tools)
+        self.spaces = group_positions(tool.namespace for tool in self.tools)
+        self._named = group_positions((tool.namespace, tool.name) for tool in self.tools)
+        self._bare = group_positions(tool.name for tool in self.tools)
         numbers = {name: number for number, name in enumerate(self._named)}
         self.name_ids = [numbers[tool.namespace, tool.name] for tool in self.tools]
         """A number for each tool's name, equal for overloads."""
@@ -184,13 +183,6 @@ class SnapshotView:
     def content(self) -> ContentWords:
         """The content words of each tool."""
         return ContentWords(self.tools)
-
-
-def _group_places(values: Iterable[T]) -> dict[T, tuple[int, ...]]:
-    groups: dict[T, list[int]] = {}
-    for place, value in enumerate(values):
-        groups.setdefault(value, []).append(place)
-    return {value: tuple(places) for value, places in groups.items()}
 
 
 _snapshot_views: WeakKeyDictionary[Any, SnapshotView] = WeakKeyDictionary()

@@ -20,12 +20,14 @@ from toolyard.insight.embeddings.vectors import cached_vectors
 from toolyard.insight.search.query import (
     Query,
     QueryVectors,
+    find_kind,
     is_latin,
     is_stop_word,
     list_views,
     load_examples,
     split_words,
     stem_fields,
+    stem_required,
     stem_words,
 )
 from toolyard.model.tool import Tool
@@ -107,6 +109,12 @@ class Vocabulary:
         self.numbers: dict[str, int] = {}
         self.surfaces: dict[int, str] = {}
         """For each term of a name or description, a word in which it occurs."""
+
+    def read_tool(self, tool: Tool) -> SearchEntry:
+        """Compute everything about a tool that search needs; new terms are numbered."""
+        required = tuple(map(frozenset, stem_required(tool)))
+        home = frozenset(word for word in stem_words(tool.namespace) if not is_stop_word(word))
+        return SearchEntry(tool, self.row(tool), required, home, find_kind(tool))
 
     def row(self, tool: Tool) -> ToolTerms:
         """Compute the terms of a tool; new ones are numbered."""
@@ -275,7 +283,6 @@ def soft_signals(
 
 
 def _sum_by_candidate(values: NDArray[np.floating], owner: Ints, count: int) -> Floats:
-    """Sum the values of each segment by candidate."""
     segments = len(values)
     keys = (np.arange(segments)[:, None] * count + owner).ravel()
     sums = np.bincount(keys, values.ravel(), minlength=segments * count)

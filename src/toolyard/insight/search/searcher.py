@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from toolyard.insight.arrays import group_positions
 from toolyard.insight.cache import CacheOption, ItemCache, warn_once
 from toolyard.insight.embeddings.choice import INSTALL, default_embedder, missing_parts
 from toolyard.insight.embeddings.embedder import Embedder
@@ -23,16 +24,7 @@ from toolyard.insight.search.candidates import (
     Vocabulary,
     build_postings,
 )
-from toolyard.insight.search.query import (
-    MOST_QUERY,
-    Query,
-    QueryVectors,
-    find_kind,
-    is_stop_word,
-    read_query,
-    stem_required,
-    stem_words,
-)
+from toolyard.insight.search.query import MOST_QUERY, Query, QueryVectors, read_query
 from toolyard.insight.search.rank import MOST_HITS, JudgedRow, Judgement, build_table, judge_request, load_weights
 from toolyard.model.errors import ConfigError, EnrichmentError, ToolyardError
 from toolyard.model.hits import Hit, SearchResults
@@ -107,25 +99,15 @@ class ToolIndex:
             return made
 
     def _make_view(self, snapshot: Snapshot) -> IndexView:
-        before, self._entries = self._entries, {}
-        for tool in snapshot.tools:
-            entry = before.get(id(tool))
-            if entry is None:
-                required_stems = tuple(frozenset(words) for words in stem_required(tool))
-                home = frozenset(word for word in stem_words(tool.namespace) if not is_stop_word(word))
-                entry = SearchEntry(tool, self._vocabulary.row(tool), required_stems, home, find_kind(tool))
-            self._entries[id(tool)] = entry
-        entries = [self._entries[id(tool)] for tool in snapshot.tools]
-        by_namespace: dict[str, list[int]] = {}
-        for place, tool in enumerate(snapshot.tools):
-            by_namespace.setdefault(tool.namespace, []).append(place)
+        entries = [self._entries.get(id(tool)) or self._vocabulary.read_tool(tool) for tool in snapshot.tools]
+        self._entries = {id(entry.tool): entry for entry in entries}
         return IndexView(
             tools=tuple(snapshot.tools),
             postings=build_postings([entry.row for entry in entries]),
             numbers=self._vocabulary.numbers,
             entries=entries,
             by_lower_name=_index_lower_names(snapshot),
-            by_namespace=by_namespace,
+            by_namespace=group_positions(tool.namespace for tool in snapshot.tools),
         )
 
 
