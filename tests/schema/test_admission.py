@@ -8,7 +8,7 @@ import sys
 import pytest
 from hypothesis import given, strategies as st
 
-from toolyard import DefinitionError, InvalidSchemaError, Tool, ToolLoader, ToolRegistry
+from toolyard import DefinitionError, InvalidSchemaError, MalformedSource, Tool, ToolLoader, ToolRegistry
 from toolyard.schema.admission import SchemaBudget, admit_schema
 
 
@@ -196,3 +196,12 @@ def test_invalid_schemas_are_refused(schema):
 def test_a_tighter_budget_applies_to_plain_schemas_too():
     with pytest.raises(InvalidSchemaError, match="more than 2"):
         admit_schema({"type": "object", "properties": {"a": {}, "b": {}}}, budget=SchemaBudget(nodes=2))
+
+
+def test_the_error_of_a_schema_names_its_tool_once(tmp_path):
+    catalog = tmp_path / "catalog.json"
+    catalog.write_text('[{"name": "a", "parameters": {"type": "object", "properties": {"x": {"type": "strng"}}}}]')
+    with pytest.raises(MalformedSource, match=r"json:1: tool 'a': parameters: /properties/x/type: unknown type"):
+        ToolRegistry.from_file(catalog)
+    with pytest.raises(InvalidSchemaError, match=r"^parameters of ns::a: /properties/x"):
+        ToolRegistry([Tool("a", "ns", "", {"type": "object", "properties": {"x": {"type": "strng"}}})])

@@ -149,9 +149,11 @@ class InvalidNameError(DefinitionError):
 class InvalidSchemaError(DefinitionError):
     """A schema is not valid JSON Schema, reaches outside itself, or exceeds the budget."""
 
-    def __init__(self, message: str, *, pointer: str = "") -> None:
+    def __init__(self, message: str, *, pointer: str = "", reason: str = "") -> None:
         super().__init__(message)
         self.pointer = pointer
+        self.reason = reason or message
+        """The message without the name of the tool."""
 
 
 class SourceError(ToolyardError):

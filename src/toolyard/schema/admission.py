@@ -335,7 +335,9 @@ def _admit_schema(tool: Tool, schema: Any, *, is_input: bool) -> Admitted:
     except InvalidSchemaError as error:
         part = "parameters" if is_input else "output_parameters"
         name = f"{show(tool.namespace)}::{show(tool.name)}" if not tool.name.isascii() else tool.qualified_name
-        raise InvalidSchemaError(f"{part} of {name}: {error}", pointer=f"/{part}{error.pointer}") from None
+        raise InvalidSchemaError(
+            f"{part} of {name}: {error}", pointer=f"/{part}{error.pointer}", reason=f"{part}: {error}"
+        ) from None
 
 
 def summarise_changes(tool: Tool, changes: Iterable[Change], prefix: str) -> list[Rewrite]:

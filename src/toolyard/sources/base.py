@@ -20,7 +20,7 @@ from msgspec import Meta
 
 from toolyard.constants import TOOL_DEFAULT_NAMESPACE
 from toolyard.model.definition_warnings import DefinitionWarning, WarningKind, Warnings
-from toolyard.model.errors import ConfigError, DefinitionError, MalformedSource
+from toolyard.model.errors import ConfigError, DefinitionError, InvalidSchemaError, MalformedSource
 from toolyard.model.names import show
 from toolyard.model.report import Rejection, Rewrite, SourceReport
 from toolyard.model.tool import Tool
@@ -213,6 +213,8 @@ class Intake:
         """Reject an entry and report it, or raise, according to the loader's policy."""
         reason = str(error) if self._redact is None else self._redact(str(error))
         if self._raises:
+            if name and isinstance(error, InvalidSchemaError):
+                reason = error.reason if self._redact is None else self._redact(error.reason)
             text = f"{self._noun} {name!r}: {reason}" if name else reason
             raise MalformedSource(text, where=where) from (error if self._redact is None else None)
         self._rejected.append(Rejection(where, reason, name, type(error).__name__))

@@ -128,7 +128,7 @@ class PythonToolLoader(ToolLoader):
 
 def _import_target(path: str, source: str) -> Any:
     if (file := _FILE.fullmatch(path)) is not None:
-        return _find_attribute(_run_file(Path(file[1]), source), file[2].strip(":"), path, source)
+        return _find_attribute(_run_file(Path(file[1]), source), file[2].strip(":"), source)
     module_path, _, attribute = path.partition(":")
     try:
         found: Any = _import_longest(module_path)
@@ -136,22 +136,22 @@ def _import_target(path: str, source: str) -> Any:
         hint = (
             f"; a file is written with its ending, {module_path}.py" if isinstance(error, ModuleNotFoundError) else ""
         )
-        raise SourceUnavailable(f"{source}: cannot import {path!r}: {error}{hint}") from error
+        raise SourceUnavailable(f"{source}: cannot be imported: {error}{hint}") from error
     except (Exception, SystemExit) as error:
         raise MalformedSource(f"{type(error).__name__} while importing it: {error}", where=source) from error
-    return _find_attribute(found, attribute, path, source)
+    return _find_attribute(found, attribute, source)
 
 
-def _find_attribute(found: Any, attribute: str, path: str, source: str) -> Any:
+def _find_attribute(found: Any, attribute: str, source: str) -> Any:
     for part in filter(None, attribute.split(".")):
         try:
             found = getattr(found, part)
         except ImportError as error:
-            raise SourceUnavailable(f"{source}: cannot import {path!r}: {error}") from error
+            raise SourceUnavailable(f"{source}: cannot be imported: {error}") from error
         except AttributeError as error:
             near = find_similar(part, dir(found))
             hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise SourceUnavailable(f"{source}: cannot import {path!r}: it has no attribute {part!r}{hint}") from error
+            raise SourceUnavailable(f"{source}: cannot be imported: it has no attribute {part!r}{hint}") from error
     return found
 
 
