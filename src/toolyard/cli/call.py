@@ -112,9 +112,8 @@ def call(
             except UnknownSessionError:
                 raise missing_session(yard, session_id, owner, options.config) from None
     typed = {"-c": options.config, "--session": session, "--owner": owner, "--timeout": timeout, "--skip-bad": skip_bad}
-    return _show_result(
-        result, options, _write_repeat_command(typed, [name, *arguments], request, yard), simulated=simulate
-    )
+    repeat = _write_repeat_command(typed, [name, *arguments], request, yard)
+    return _show_result(result, options, repeat, simulated=simulate)
 
 
 def _is_held(result: ToolResult) -> bool:
