@@ -96,7 +96,7 @@ class Redactor:
         self._add_known([secret])
 
     def add_passing(self, secret: str) -> None:
-        """`add` until `forget` is called as often; for short-lived secrets, which would accumulate."""
+        """`add` until `forget` is called as many times; for short-lived secrets, which would otherwise accumulate."""
         self._count_passing(_strip_secret(secret), 1)
 
     def forget(self, secret: str) -> None:
