@@ -1,4 +1,4 @@
-"""Held calls and their approvals, from afar."""
+"""Held calls and their approvals, through the remote client."""
 
 import pytest
 from serving.routes.test_approvals import PAID, bank

@@ -1,4 +1,4 @@
-"""Reading a server's catalog: whole, in one state, and no definition that is not what its hash says."""
+"""Reading a server's catalog: all pages of one state, and only definitions that match their hash."""
 
 import asyncio
 import threading

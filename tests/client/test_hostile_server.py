@@ -1,4 +1,4 @@
-"""A client of a server that is none, or an enemy: whatever it answers, the cost has a bound and the error is clear."""
+"""Servers that are broken or hostile: the cost of their responses is bounded, and the error is clear."""
 
 import json
 

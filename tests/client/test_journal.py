@@ -1,4 +1,4 @@
-"""The call log and the events of a server, from afar."""
+"""The call log and the events of a server, through the remote client."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""The real service behind connections that break anywhere: nothing is lost, and nothing runs twice."""
+"""The real service behind connections that break anywhere: no call is lost, and none runs twice."""
 
 import asyncio
 from urllib.parse import urlsplit

@@ -1,4 +1,4 @@
-"""`RemoteToolRegistry` against the real service: what a `ToolRegistry` in process says, it says."""
+"""`RemoteToolRegistry` against the real service: it behaves as a `ToolRegistry` in process."""
 
 import asyncio
 import inspect

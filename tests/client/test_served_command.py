@@ -1,4 +1,4 @@
-"""The client beside `toolyard serve`: a server that dies and comes back, and several processes behind one address."""
+"""The client with `toolyard serve`: a server that is restarted, and several processes behind one address."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Any sequence of uses gives what it gives in process."""
+"""Any sequence of operations has the same results as in process."""
 
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule

@@ -1,4 +1,4 @@
-"""`ServerWire`: what is said again and what is not, and what answers mean."""
+"""`ServerWire`: which requests are repeated, and which errors responses become."""
 
 import logging
 import threading

@@ -79,7 +79,7 @@ def test_nothing_that_python_calls_private_or_multicast_is_public(address):
 @pytest.mark.parametrize(
     "hosts", [["yard.internal"], ["yard.internal:8080"], ["YARD.internal."], ["Yard.Internal:8080"]]
 )
-def test_a_named_host_may_stand_for_anything(hosts):
+def test_a_listed_host_may_resolve_to_any_address(hosts):
     AddressRule.of(hosts).check("yard.internal", 8080, ipaddress.ip_address("10.0.0.1"))
 
 
@@ -100,7 +100,7 @@ def test_only_the_named_host_is_allowed(hosts, host):
     assert (refused.value.info.code, refused.value.info.effect) == ("tool.denied", "none")
 
 
-def test_a_refusal_does_not_tell_what_a_name_stands_for():
+def test_a_refusal_does_not_show_the_resolved_address():
     with pytest.raises(Blocked) as refused:
         AddressRule().check("yard.internal", 80, ipaddress.ip_address("10.20.30.40"))
     assert "10.20" not in f"{refused.value} {refused.value.info}"
@@ -143,13 +143,13 @@ def test_ipv6_hosts_are_named_in_any_of_their_spellings():
         None,
     ],
 )
-def test_a_host_that_is_none_is_a_config_error(host):
+def test_an_invalid_host_is_a_config_error(host):
     with pytest.raises(ConfigError, match="is no host"):
         AddressRule.of([host])
 
 
 @pytest.mark.parametrize("cidr", ["", "10.0.0.1/8", "10/8", "x", 7, None, "10.0.0.0/33", "fe80::%1/64"])
-def test_a_network_that_is_none_is_a_config_error(cidr):
+def test_an_invalid_network_is_a_config_error(cidr):
     with pytest.raises(ConfigError, match="is no network"):
         AddressRule.of((), [cidr])
 
@@ -190,7 +190,7 @@ def test_a_host_has_one_spelling(text, host):
         ),
     ],
 )
-def test_what_systems_read_differently_is_no_host(text):
+def test_a_host_that_systems_parse_differently_is_refused(text):
     with pytest.raises(ValueError):
         read_host(text)
 

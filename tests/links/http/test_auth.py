@@ -1,4 +1,4 @@
-"""Credentials, each for its own origin."""
+"""Credentials, each bound to one origin."""
 
 import asyncio
 import base64

@@ -1,4 +1,4 @@
-"""HTTP/2, where a server offers it: the same guards as without."""
+"""HTTP/2, where a server offers it, has the same guards as HTTP/1.1."""
 
 import asyncio
 import logging
@@ -27,14 +27,14 @@ def client(certificate):
     return lambda **options: local(verify=str(certificate[1]), **options)
 
 
-def test_it_is_spoken_where_it_is_offered_and_connections_are_kept(server, client, ask):
+def test_http2_is_used_where_the_server_offers_it_and_connections_are_kept(server, client, ask):
     answers = ask(client(), get(f"{server.url}/a?b=1"), *[post(f"{server.url}/x", body=b"x" * 100_000)] * 3)
     assert {(answer.status, answer.body, answer.header("x-a")) for answer in answers} == {(200, b"hello", "1")}
     assert [number for number, _, _ in server.requests] == [1, 1, 1, 1]
     assert server.requests[0][1][b":path"] == b"/a?b=1" and server.requests[1][2] == b"x" * 100_000
 
 
-def test_it_is_not_spoken_if_not_wanted_or_not_offered(server, tls_server, client, ask):
+def test_http2_is_not_used_if_disabled_or_not_offered(server, tls_server, client, ask):
     with pytest.raises(CallError):
         ask(client(http2=False), get(f"{server.url}/x", seconds=SOON))
     assert server.requests == []
@@ -124,7 +124,7 @@ def test_a_connection_whose_answer_was_cut_is_not_used_again(server, client):
     assert [number for number, _, _ in server.requests] == [1, 2]
 
 
-async def test_nor_on_an_event_loop(server, client):
+async def test_the_same_holds_on_an_event_loop(server, client):
     async with client(max_bytes=2000) as one:
         server.act = endless
         with pytest.raises(ToolFailed, match="larger than 2,000"):
@@ -176,7 +176,7 @@ def half(connection, state, stream):
 
 
 @pytest.mark.parametrize("act", [reset, goodbye, garbage, bad_status, short, half, lambda *_: False])
-def test_what_goes_wrong_is_an_error_of_ours(server, client, ask, act):
+def test_library_exceptions_become_call_errors(server, client, ask, act):
     server.act = act
     with pytest.raises((Unavailable, ToolFailed)) as failed:
         ask(client(), post(f"{server.url}/x", seconds=SOON))

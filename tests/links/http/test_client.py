@@ -1,4 +1,4 @@
-"""`GuardedClient`: what is sent, what comes back, and what happens to connections."""
+"""`GuardedClient`: requests, responses and connections."""
 
 import asyncio
 import contextlib
@@ -78,7 +78,7 @@ def test_a_header_value_that_would_be_more_than_one_is_refused(server, ask, valu
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a:", "a\r\nb", "\u00e4", ":authority", "a\0"])
-def test_a_header_name_that_is_none_is_refused(server, ask, name):
+def test_an_invalid_header_name_is_refused(server, ask, name):
     with pytest.raises(InvalidArguments, match="name of a header"):
         ask(local(), get(f"{server.url}/x", headers=((name, "1"),)))
     assert server.connections == []
@@ -93,7 +93,7 @@ def test_a_header_that_frames_the_message_is_not_the_callers(server, ask, name):
 
 
 @pytest.mark.parametrize("method", ["", "GET /x", "CONNECT", "connect", "G\r\nX", "G\u00cbT"])
-def test_a_method_that_is_none_is_refused(server, ask, method):
+def test_an_invalid_method_is_refused(server, ask, method):
     with pytest.raises(InvalidArguments, match="method"):
         ask(local(), Outgoing(method=method, url=server.url))
     assert server.connections == []
@@ -135,7 +135,7 @@ def test_a_connection_is_used_again_after_an_error_status_too(server, ask):
     assert len(server.connections) == 1
 
 
-def test_the_pool_is_bounded_and_who_waits_in_vain_has_sent_nothing(server):
+def test_the_pool_is_bounded_and_a_request_without_a_connection_has_no_effect(server):
     release = threading.Event()
     server.otherwise = lambda request: (
         lambda connection, request: release.wait(SOON) and respond(200)(connection, request)
@@ -347,7 +347,7 @@ def test_no_error_shows_or_chains_a_secret(server, ask, act, caplog):
         {"max_bytes": "1"},
     ],
 )
-def test_limits_that_are_none_are_config_errors(options):
+def test_invalid_limits_are_config_errors(options):
     with pytest.raises(ConfigError, match="whole number"):
         GuardedClient(**options)
 
@@ -373,7 +373,7 @@ def test_a_certificate_is_trusted_by_file_or_unseen_if_so_asked(tls_server, cert
     assert ask(local(verify=False), get(f"{tls_server.url}/x")).status == 200
 
 
-def test_files_of_certificates_that_are_none_are_config_errors(tmp_path, certificate):
+def test_invalid_certificate_files_are_config_errors(tmp_path, certificate):
     (tmp_path / "empty.pem").write_text("nothing")
     for path in ("empty.pem", "missing.pem"):
         with pytest.raises(ConfigError, match=r"verify='.*\.pem'"):
@@ -382,7 +382,7 @@ def test_files_of_certificates_that_are_none_are_config_errors(tmp_path, certifi
             local(cert=str(tmp_path / path))
 
 
-def test_a_client_certificate_is_shown_to_who_asks_for_one(certificate, ask):
+def test_a_client_certificate_is_sent_to_a_server_that_requests_one(certificate, ask):
     key, cert = map(str, certificate)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(cert, key)

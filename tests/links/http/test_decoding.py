@@ -1,4 +1,4 @@
-"""A body as it comes in."""
+"""Decoding of response bodies, with limits."""
 
 import contextlib
 import gzip
@@ -44,7 +44,7 @@ def decode(data, encoding, limit=MIB, step=7):
 
 
 @given(st.binary(max_size=2000), st.sampled_from(sorted(ENCODERS)), st.integers(1, 300))
-def test_what_was_encoded_comes_back_however_it_is_cut(data, encoding, step):
+def test_a_body_is_decoded_the_same_however_it_is_split(data, encoding, step):
     assert decode(ENCODERS[encoding](data), encoding, step=step) == data
 
 
@@ -68,7 +68,7 @@ def test_no_bytes_at_all_are_an_empty_body(encoding):
 
 
 @given(st.binary(min_size=1, max_size=200), st.sampled_from(["gzip", "deflate"]))
-def test_garbage_is_decoded_or_refused_never_more(data, encoding):
+def test_garbage_is_decoded_or_refused(data, encoding):
     with contextlib.suppress(TruncatedError, UndecodableError, TooLargeError):
         assert len(decode(data, encoding, limit=10_000)) <= 10_000
 
@@ -80,7 +80,7 @@ def test_other_encodings_are_refused(encoding):
 
 
 @pytest.mark.parametrize(("encoding", "tail"), [("gzip", b"tail"), ("deflate", b"t"), ("Deflate", b"\0")])
-def test_what_follows_the_end_is_refused(encoding, tail):
+def test_data_after_the_compressed_stream_is_refused(encoding, tail):
     with pytest.raises(UndecodableError):
         decode(ENCODERS[encoding](b"body") + tail, encoding)
 

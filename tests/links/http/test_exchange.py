@@ -26,7 +26,7 @@ async def read(client, outgoing, limit=1_000_000):
         return flow.status, await flow.read_all(limit)
 
 
-async def test_pieces_are_there_before_the_answer_is_whole(server):
+async def test_chunks_can_be_read_before_the_body_is_complete(server):
     go_on = threading.Event()
 
     def act(connection, request):
@@ -95,7 +95,7 @@ async def test_a_kept_connection_that_was_closed_is_replaced_for_what_can_be_rep
         assert (await read(client, get(f"{server.url}/b")))[0] == 200
 
 
-async def test_announcements_before_the_answer_are_passed_over(server):
+async def test_informational_responses_are_skipped(server):
     server.acts["GET", "/a"] = [
         send_raw(b"HTTP/1.1 103 Early\r\nlink: x\r\n\r\n" + HEAD + b"content-length: 2\r\n\r\nok")
     ]
@@ -121,7 +121,7 @@ async def test_announcements_before_the_answer_are_passed_over(server):
         (HEAD + b"content-encoding: gzip\r\ncontent-length: 3\r\n\r\nxyz", ToolFailed, "not encoded as it says"),
     ],
 )
-async def test_answers_that_are_none_are_said_in_our_words(server, answer, kind, match):
+async def test_malformed_responses_become_call_errors(server, answer, kind, match):
     server.acts["POST", "/bad"] = [send_raw(answer)]
     async with local() as client:
         with pytest.raises(kind, match=match) as caught:
@@ -139,14 +139,14 @@ async def test_encoded_answers_are_decoded_as_they_come(server, encoding):
         assert await read(client, get(f"{server.url}/z")) == (200, text)
 
 
-async def test_an_encoded_answer_that_breaks_off_is_said_so(server):
+async def test_a_truncated_encoded_body_is_an_error(server):
     server.acts["GET", "/z"] = [respond(200, gzip.compress(b"x" * 1000)[:-6], "content-encoding: gzip")]
     async with local() as client:
         with pytest.raises(ToolFailed, match="ends before"):
             await read(client, get(f"{server.url}/z"))
 
 
-async def test_what_grows_too_large_is_refused(server):
+async def test_a_body_that_decodes_to_too_much_is_refused(server):
     server.acts["GET", "/b"] = [respond(200, b"x" * 2000)]
     server.acts["GET", "/z"] = [respond(200, gzip.compress(b"x" * 100_000_000, 1), "content-encoding: gzip")]
     async with local() as client:
@@ -279,7 +279,7 @@ async def test_closing_ends_a_stream_that_is_being_read(server):
 
 
 @pytest.mark.parametrize("endless", ["trailer", "extension"])
-async def test_what_comes_beside_the_body_has_an_end(server, endless):
+async def test_trailers_and_chunk_extensions_are_limited(server, endless):
     sent = [0]
 
     def act(connection, request):
@@ -299,7 +299,7 @@ async def test_what_comes_beside_the_body_has_an_end(server, endless):
     assert sent[0] < 100 * MANY_BYTES
 
 
-async def test_tiny_chunks_are_no_such_thing(server):
+async def test_small_chunks_do_not_count_as_trailers(server):
     count = MANY_BYTES // 4
 
     def act(connection, request):
@@ -310,7 +310,7 @@ async def test_tiny_chunks_are_no_such_thing(server):
         assert sum([len(piece) async for piece in flow.chunks()]) == count
 
 
-async def test_head_has_no_body_whatever_length_it_tells(server):
+async def test_a_head_response_has_no_body_whatever_its_content_length(server):
     answer = HEAD + b"content-length: 5\r\n\r\n"
     server.acts["HEAD", "/h"] = [lambda connection, request: connection.sendall(answer)] * 2
     async with local() as client:
@@ -319,14 +319,14 @@ async def test_head_has_no_body_whatever_length_it_tells(server):
     assert len(server.connections) == 1
 
 
-async def test_a_status_that_is_none_is_no_http(server):
+async def test_an_invalid_status_is_not_http(server):
     server.acts["POST", "/s"] = [send_raw(b"HTTP/1.1 000 OK\r\ncontent-length: 2\r\n\r\nok")]
     async with local() as client:
         with pytest.raises(Unavailable, match="does not answer in HTTP"):
             await read(client, post(f"{server.url}/s"))
 
 
-async def test_the_same_length_told_twice_is_one_and_two_lengths_are_none(server):
+async def test_equal_content_lengths_are_accepted_and_different_ones_refused(server):
     def told(*lengths):
         fields = b"".join(b"Content-Length: %d\r\n" % length for length in lengths)
         return lambda connection, request: connection.sendall(HEAD + fields + b"\r\nok")
@@ -339,7 +339,7 @@ async def test_the_same_length_told_twice_is_one_and_two_lengths_are_none(server
             await read(client, post(f"{server.url}/l"))
 
 
-async def test_a_peer_that_is_gone_without_a_word_is_found_out_by_the_system(server):
+async def test_a_vanished_peer_is_detected_by_keepalive_probes(server):
     async with local() as client:
         await read(client, get(f"{server.url}/x"))
         (connection,) = (await client._pools.get()).connections

@@ -1,4 +1,4 @@
-"""What `GuardedClient` connects to, and what not."""
+"""Which addresses `GuardedClient` connects to."""
 
 import asyncio
 import socket
@@ -98,7 +98,7 @@ def test_no_spelling_of_a_private_address_is_connected_to(server, scheme):
     assert (missed, server.connections) == ([], [])
 
 
-async def test_nor_on_an_event_loop(server):
+async def test_the_same_holds_on_an_event_loop(server):
     async with GuardedClient(resolve=known) as client:
         for spelling in SPELLINGS:
             with pytest.raises(Blocked):
@@ -108,7 +108,7 @@ async def test_nor_on_an_event_loop(server):
 
 @given(st.ip_addresses(), st.booleans())
 @settings(max_examples=examples(50))
-def test_what_a_name_stands_for_never_shows(address, literal):
+def test_resolved_addresses_are_never_shown(address, literal):
     host = (f"[{address}]" if address.version == 6 else str(address)) if literal else "some.example"
     with GuardedClient(resolve=lambda host, port: ["127.0.0.1", str(address)]) as client:
         try:
@@ -210,7 +210,7 @@ def test_lookups_that_hang_do_not_make_others_wait_for_ever():
     asyncio.run(main())
 
 
-def test_who_gives_up_leaves_the_queue():
+def test_a_caller_that_gives_up_leaves_the_lookup_queue():
     release, asked = threading.Event(), []
 
     def resolve(host, port):
@@ -264,7 +264,7 @@ def test_a_refused_connection_had_no_effect(ask):
     assert (failed.value.info.effect, failed.value.info.retryable) == ("none", True)
 
 
-def test_the_environment_has_no_say(server, ask, monkeypatch, tmp_path):
+def test_proxy_settings_of_the_environment_are_ignored(server, ask, monkeypatch, tmp_path):
     with FakeServer() as proxy:
         (tmp_path / ".netrc").write_text("machine 127.0.0.1 login someone password hunter2")
         (tmp_path / ".netrc").chmod(0o600)
@@ -277,7 +277,7 @@ def test_the_environment_has_no_say(server, ask, monkeypatch, tmp_path):
     assert "authorization" not in server.requests[0].headers
 
 
-def test_a_cancelled_lookup_is_let_go():
+def test_a_cancelled_lookup_is_abandoned():
     release, begun = threading.Event(), threading.Event()
 
     def resolve(host, port):

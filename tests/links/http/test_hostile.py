@@ -1,4 +1,4 @@
-"""Servers that mean no good: each is a clear error within its deadline and its limits."""
+"""Hostile servers: each causes a clear error within the deadline and the limits."""
 
 import contextlib
 import gzip
@@ -50,14 +50,14 @@ DRIPS = {
 
 
 @pytest.mark.parametrize("drops", DRIPS)
-def test_the_deadline_holds_against_drips(server, ask, drops):
+def test_the_deadline_holds_for_a_server_that_sends_single_bytes(server, ask, drops):
     server.acts["POST", "/x"] = [DRIPS[drops]]
     with pytest.raises(CallTimeout, match=r"did not answer within 0\.[34]") as late:
         ask(local(), post(f"{server.url}/x", seconds=0.4))
     assert (late.value.info.effect, late.value.info.retryable) == ("unknown", True)
 
 
-def test_the_deadline_holds_against_drips_over_tls(tls_server, certificate, ask):
+def test_the_deadline_holds_for_single_bytes_over_tls(tls_server, certificate, ask):
     tls_server.acts["GET", "/x"] = [DRIPS["a body in chunks"]]
     with pytest.raises(CallTimeout) as late:
         ask(local(verify=str(certificate[1])), get(f"{tls_server.url}/x", seconds=0.4))
@@ -96,7 +96,7 @@ def test_an_endless_body_is_cut_at_the_limit(server, ask, kind):
     assert (cut.value.info.effect, cut.value.info.retryable) == ("unknown", False)
 
 
-def test_a_body_in_crumbs_is_refused(server, ask):
+def test_a_body_in_too_many_small_chunks_is_refused(server, ask):
     act = drip(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"2\r\nxx\r\n" * 5000, 0)
     server.acts["GET", "/x"] = [act]
     with pytest.raises(ToolFailed, match="too many small pieces"):
@@ -206,7 +206,7 @@ NOT_HTTP = [
 
 
 @pytest.mark.parametrize("data", NOT_HTTP)
-def test_what_is_no_http_is_unavailable(server, ask, data):
+def test_a_response_that_is_not_http_is_unavailable(server, ask, data):
     server.acts["POST", "/x"] = [send_raw(data)]
     with pytest.raises(Unavailable) as failed:
         ask(local(), post(f"{server.url}/x", seconds=SOON))
@@ -218,7 +218,7 @@ def test_what_is_no_http_is_unavailable(server, ask, data):
     head=st.sampled_from([b"", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\n\r\n", *TRUNCATED]),
 )
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-def test_whatever_a_server_sends_is_an_answer_or_an_error_of_ours(server, data, head):
+def test_whatever_a_server_sends_is_a_response_or_a_call_error(server, data, head):
     server.acts["GET", "/x"] = [send_raw(head + data)]
     with local() as client, contextlib.suppress(CallError):
         client.send(get(f"{server.url}/x", seconds=SOON))

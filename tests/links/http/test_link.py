@@ -117,7 +117,7 @@ def test_json_is_read_strictly(server, send):
         *("http://u:p@h", "http://h/?a=1", "http://h/#f", None, 7, "http://h\n"),
     ],
 )
-def test_an_address_that_is_none_is_a_config_error_that_repeats_no_password(url):
+def test_an_invalid_url_is_a_config_error_that_shows_no_password(url):
     with pytest.raises(ConfigError) as wrong:
         HttpLink(url)
     assert "u:p" not in str(wrong.value)
@@ -211,7 +211,7 @@ def test_a_certificate_is_trusted_by_file_or_unseen_if_so_asked(tls_server, cert
     "url", ["http://example.org", "http://192.0.2.1:8000/x", "http://[2001:db8::1]", "http://localhost.org"]
 )
 @pytest.mark.parametrize("header", ["authorization", "X-API-Key"])
-def test_a_secret_that_others_could_read_is_worth_one_warning(url, header, caplog):
+def test_a_credential_sent_unencrypted_to_another_host_logs_one_warning(url, header, caplog):
     with caplog.at_level(logging.WARNING, "toolyard.links"), HttpLink(url, headers={header: SECRET}) as link:
         [record] = caplog.records
         assert link.url in record.getMessage() and "https://" in record.getMessage()
@@ -230,7 +230,7 @@ def test_a_secret_that_others_could_read_is_worth_one_warning(url, header, caplo
         ("http://Yard.localhost.", {"authorization": SECRET}),
     ],
 )
-def test_nothing_is_said_of_a_secret_that_nobody_else_can_read(url, headers, caplog):
+def test_no_warning_is_logged_without_an_exposed_credential(url, headers, caplog):
     HttpLink(url, headers=headers).close()
     assert caplog.records == []
 

@@ -25,5 +25,5 @@ NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC).timestamp()
         ),
     ],
 )
-def test_it_is_seconds_or_a_date_or_nothing(text, seconds):
+def test_retry_after_is_seconds_or_a_date_or_ignored(text, seconds):
     assert retry_after(text, NOW) == seconds

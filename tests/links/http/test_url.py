@@ -1,4 +1,4 @@
-"""`Target`: where a request goes."""
+"""`Target`: parsing of URLs."""
 
 from urllib.parse import urlsplit
 
@@ -45,7 +45,7 @@ def test_a_url_has_one_spelling(url, whole):
         ),
     ],
 )
-def test_what_is_no_plain_url_is_refused_and_not_shown(url):
+def test_an_ambiguous_url_is_refused_and_not_shown(url):
     with pytest.raises(Blocked) as refused:
         read_url(url)
     assert "evil" not in str(refused.value) and "secret" not in str(refused.value)
@@ -117,6 +117,6 @@ def test_an_origin_has_one_spelling(origin, spelled):
 
 
 @pytest.mark.parametrize("origin", ["a.org", "https://a.org/x", "https://a.org?x", "https://u@a.org", "https://"])
-def test_more_or_less_than_an_origin_is_refused(origin):
+def test_anything_but_an_origin_is_refused(origin):
     with pytest.raises(ValueError):
         read_origin(origin)

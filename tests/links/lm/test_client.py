@@ -1,4 +1,4 @@
-"""`LMClient`: another try, limits, the ledger, and what its errors say."""
+"""`LMClient`: retries, limits, the usage ledger, and its errors."""
 
 import asyncio
 import ssl
@@ -39,7 +39,7 @@ async def test_a_busy_server_is_asked_again_after_a_growing_pause(status):
     assert 0.25 <= slept[0] <= 0.5 <= slept[1] <= 1.0
 
 
-async def test_retry_after_is_kept_by_all_who_ask():
+async def test_retry_after_delays_all_requests():
     with ModelServer((429, {"Retry-After": "7"}, "x"), "yes", "yes") as server:
         client, slept = client_of(server)
         async with client:
@@ -58,7 +58,7 @@ async def test_a_server_that_hangs_up_is_asked_again():
             assert (await client.complete(question(client))).text == "yes"
 
 
-async def test_tries_end():
+async def test_retries_end():
     with ModelServer(otherwise=lambda asked: (503, {}, {"error": {"message": "no GPU for sk-hidden"}})) as server:
         client, slept = client_of(server, retries=2)
         async with client:
@@ -113,7 +113,7 @@ async def test_no_more_than_allowed_are_asked_at_once():
     assert server.most == 3
 
 
-async def test_who_waits_past_the_deadline_for_a_place_is_told_so():
+async def test_waiting_for_a_place_past_the_deadline_is_an_error():
     with ModelServer(otherwise=lambda asked: "x", delay=3) as server:
         client, _ = client_of(server, max_concurrent=1)
         async with client:
@@ -166,7 +166,7 @@ async def test_one_client_serves_several_loops():
         await client.aclose()
 
 
-async def test_who_has_no_time_to_wait_for_room_makes_nobody_else_wait():
+async def test_a_request_without_time_to_wait_reserves_nothing():
     with ModelServer(otherwise=lambda asked: "x") as server:
         client, slept = client_of(server, requests_per_minute=6)
         async with client:
@@ -193,7 +193,7 @@ async def test_tls_is_judged_by_the_authority_that_the_operator_names(certificat
                 await client.complete(question(client))
 
 
-async def test_closing_twice_is_no_matter():
+async def test_closing_twice_is_allowed():
     with ModelServer() as server:
         client, _ = client_of(server)
         client.close()
@@ -202,7 +202,7 @@ async def test_closing_twice_is_no_matter():
         assert server.asked == []
 
 
-async def test_a_server_that_asks_for_a_day_keeps_nobody_waiting_for_it():
+async def test_a_retry_after_of_a_day_does_not_block_other_requests():
     with ModelServer((429, {"Retry-After": "86400"}, "x"), "yes") as server:
         client, slept = client_of(server)
         async with client:
@@ -212,7 +212,7 @@ async def test_a_server_that_asks_for_a_day_keeps_nobody_waiting_for_it():
     assert slept and all(seconds <= 60 for seconds in slept)
 
 
-async def test_who_goes_while_waiting_gives_its_turn_back():
+async def test_a_cancelled_wait_gives_its_reservation_back():
     with ModelServer("one", "two") as server:
         settings = {"type": "openai", "model_id_or_path": "m", "base_url": server.url, "requests_per_minute": 1}
         async with LMClient(settings) as client:

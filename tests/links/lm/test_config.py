@@ -1,4 +1,4 @@
-"""`lm_config`: what is wrong with it is said, with the nearest key."""
+"""`lm_config`: errors name the invalid key, and the nearest valid one."""
 
 import pytest
 
@@ -61,7 +61,7 @@ def test_secrets_are_in_no_repr():
     client.close()
 
 
-def test_usual_places_are_known():
+def test_default_urls_of_providers_are_known():
     def home(**block):
         return read_lm_config({"model_id_or_path": "m", **block}).base_url
 

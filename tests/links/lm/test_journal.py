@@ -1,4 +1,4 @@
-"""The journal: the same request is answered from it, by whichever process."""
+"""The journal: equal requests are answered from it, in every process."""
 
 import asyncio
 import json
@@ -86,7 +86,7 @@ async def test_the_file_holds_requests_and_no_key(tmp_path):
     assert b"sk-hidden" not in (tmp_path / "j").read_bytes()
 
 
-def test_a_file_that_is_no_journal_is_said_so_at_once(tmp_path):
+def test_a_file_that_is_not_a_journal_is_refused_at_once(tmp_path):
     (tmp_path / "j").write_text("notes " * 1000)
     with ModelServer() as server, pytest.raises(ConfigError, match="cannot be opened as a journal"):
         client_of(server, tmp_path / "j")
@@ -129,7 +129,7 @@ async def test_a_journal_that_breaks_is_said_so_in_the_result(tmp_path):
                 await client.complete(question(client))
 
 
-def test_nobody_else_may_read_it(tmp_path):
+def test_the_journal_is_readable_by_its_owner_only(tmp_path):
     with ModelServer() as server:
         client_of(server, tmp_path / "j").close()
     assert (tmp_path / "j").stat().st_mode & 0o077 == 0

@@ -1,4 +1,4 @@
-"""JSON found in what a model said."""
+"""Finding JSON in the answer of a model."""
 
 import pytest
 
@@ -31,5 +31,5 @@ def test_a_text_without_any_is_refused(text):
         find_json(text)
 
 
-def test_what_was_thought_aloud_is_not_said():
+def test_text_in_think_tags_is_removed():
     assert strip_thought("<think>hm</think> yes ") == "yes"

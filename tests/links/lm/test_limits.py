@@ -1,4 +1,4 @@
-"""Buckets and pauses, by a clock that tests turn."""
+"""Rate limits and pauses, with a clock set by the test."""
 
 import pytest
 from hypothesis import given, strategies as st
@@ -54,7 +54,7 @@ def test_a_pause_holds_everybody():
 
 
 @given(st.integers(1, 50), st.lists(st.floats(0, 30), min_size=1, max_size=80))
-def test_no_minute_and_a_bucket_sees_more_than_allowed(rate, gaps):
+def test_no_minute_exceeds_the_limit_by_more_than_one_burst(rate, gaps):
     clock = Clock(100.0)
     limits = RateLimits(requests_per_minute=rate, clock=clock)
     made = []

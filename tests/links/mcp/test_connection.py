@@ -1,4 +1,4 @@
-"""Calls that the server answers only after it was told more: the deadline holds for all of it."""
+"""Calls for which the server requests input: the deadline covers all rounds."""
 
 import asyncio
 import threading
@@ -61,7 +61,7 @@ def test_a_pause_between_rounds_ends_with_the_deadline(server, links):
 
 
 @pytest.mark.parametrize("status", [403, 429, 503])
-def test_from_the_second_round_on_nobody_knows_the_effect_of_a_failure(server, links, status):
+def test_the_effect_of_a_failure_after_the_first_round_is_unknown(server, links, status):
     server.calls["ask"] = in_turn(respond_result(ASK), respond(status))
     with pytest.raises(Exception, match=str(status)) as raised:
         links(server_at(server), Handlers(elicitation=lambda params: ACCEPT)).call("ask", {})
@@ -79,7 +79,7 @@ def test_a_handler_that_says_no_leaves_the_effect_unknown(server, links):
     assert raised.value.info.effect == "unknown"
 
 
-def test_rounds_go_on_to_the_answer(server, links):
+def test_rounds_continue_until_the_result(server, links):
     server.calls["ask"] = in_turn(
         respond_result(ASK), respond_result({**ASK, "requestState": "s"}), respond_result(text("done"))
     )

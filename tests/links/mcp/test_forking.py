@@ -1,4 +1,4 @@
-"""A fork of a process with links: neither side speaks, listens or ends anything on the other's connections."""
+"""Forking a process with links: neither side uses or ends the connections of the other."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Links that are shared, counted, and closed by the last who has one."""
+"""Shared links: counted, and closed by the last release."""
 
 import pytest
 from waiting import is_alive

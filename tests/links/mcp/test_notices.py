@@ -1,4 +1,4 @@
-"""What a server says meanwhile: it reaches who wants to know outside of the loop of links, and never breaks it."""
+"""Progress and log messages of a call: delivered outside of the loop of links, and never breaking it."""
 
 import asyncio
 import json
@@ -45,7 +45,7 @@ def server(request):
         yield McpServer(name="sse", url=f"{sse.url}/sse", transport="sse")
 
 
-def test_a_number_that_nothing_can_hold_is_left_out_and_all_goes_on(server, links):
+def test_progress_with_a_number_too_large_is_dropped(server, links):
     link, seen = links(server), []
     for _ in range(2):
         assert text_of(link.call("work", {}, notify=seen.append, deadline=in_seconds(20))) == "done"
@@ -53,7 +53,7 @@ def test_a_number_that_nothing_can_hold_is_left_out_and_all_goes_on(server, link
     assert link.state == "up"
 
 
-def test_who_fails_to_listen_hurts_nobody(server, links, caplog):
+def test_a_failing_progress_handler_does_not_fail_the_call(server, links, caplog):
     def broken(notice):
         raise RuntimeError("user code")
 
@@ -64,7 +64,7 @@ def test_who_fails_to_listen_hurts_nobody(server, links, caplog):
     assert "user code" in caplog.text
 
 
-def test_who_is_told_may_take_long_and_no_other_call_waits_for_it(server, links):
+def test_a_slow_progress_handler_does_not_delay_other_calls(server, links):
     link, go_on, began = links(server), threading.Event(), threading.Event()
     order = []
 
@@ -87,7 +87,7 @@ def test_who_is_told_may_take_long_and_no_other_call_waits_for_it(server, links)
     assert order == [1.0, 2.0, "answered"]  # what came before the answer is told before it
 
 
-def test_an_answer_does_not_wait_for_ever_and_nothing_is_told_after_it(server, links):
+def test_a_stuck_progress_handler_delays_the_result_for_a_limited_time(server, links):
     link, go_on, seen = links(server), threading.Event(), []
 
     def stuck(notice):
@@ -105,7 +105,7 @@ async def finish(notices):
         pass
 
 
-def test_too_many_notices_drop_the_eldest():
+def test_a_full_queue_drops_the_oldest_notices():
     go_on, seen = threading.Event(), []
 
     def tell(notice):
@@ -127,7 +127,7 @@ def test_too_many_notices_drop_the_eldest():
     assert len(seen) == 1 + MAX_QUEUED
 
 
-def test_the_loop_of_links_waits_for_nobody():
+def test_blocking_on_the_loop_of_links_is_refused():
     async def wait():
         return None
 
@@ -139,7 +139,7 @@ def test_the_loop_of_links_waits_for_nobody():
 
 
 @pytest.mark.process
-def test_a_server_that_says_all_the_time_that_its_tools_changed_is_heard_now_and_then(links):
+def test_frequent_change_notifications_are_combined(links):
     link, heard = links(raw_server("plain")), []
     link.watch(heard.append)
     link.call("echo", {})
@@ -150,7 +150,7 @@ def test_a_server_that_says_all_the_time_that_its_tools_changed_is_heard_now_and
 
 
 @pytest.mark.parametrize("error", [f'{{"code":{HUGE},"message":"no"}}', '"no"'])
-def test_an_error_code_that_nothing_can_hold_or_none_fails_only_its_call(links, error):
+def test_an_error_with_an_invalid_code_fails_only_its_call(links, error):
     with WebServer() as web:
         web.calls["odd"] = stream(lambda asked: event(f'{{"jsonrpc":"2.0","id":{asked.json["id"]},"error":{error}}}'))
         link = links(server_at(web))

@@ -1,4 +1,4 @@
-"""A request that the server has taken is never sent again, whatever becomes of its stream; and whose session is lost."""
+"""Resuming a stream: a request that the server has received is never sent again; and lost sessions."""
 
 import pytest
 from waiting import SOON
@@ -50,7 +50,7 @@ def test_a_stream_that_cannot_be_taken_up_leaves_the_effect_unknown_and_is_not_s
     assert works(link)
 
 
-def test_a_tool_that_only_reads_has_no_effect_then_either(legacy, links):  # noqa: F811
+def test_a_lost_stream_of_a_read_only_tool_has_no_effect(legacy, links):  # noqa: F811
     legacy.calls["pay"] = stream(BROKEN)
     legacy.get = respond(404)
     with pytest.raises(Interrupted) as raised:
@@ -58,7 +58,7 @@ def test_a_tool_that_only_reads_has_no_effect_then_either(legacy, links):  # noq
     assert (raised.value.info.effect, raised.value.info.retryable) == ("none", True)
 
 
-def test_what_the_server_says_itself_on_the_stream_that_goes_on_is_kept(legacy, links):  # noqa: F811
+def test_an_error_on_the_resumed_stream_is_passed_on(legacy, links):  # noqa: F811
     ours = {"code": "tool.denied", "message": "no", "retryable": False, "effect": "none"}
 
     def resumed(connection, request):
@@ -76,7 +76,7 @@ def test_what_the_server_says_itself_on_the_stream_that_goes_on_is_kept(legacy, 
 @pytest.mark.parametrize(
     ("code", "message"), [(-32602, "no browser session named 'x'"), (-32000, "Session expired"), (-32001, "no session")]
 )
-def test_a_tool_that_speaks_of_sessions_is_not_the_end_of_ours(legacy, links, code, message):  # noqa: F811
+def test_a_tool_error_about_sessions_does_not_end_the_session(legacy, links, code, message):  # noqa: F811
     legacy.calls["browse"] = respond_rpc_error(code, message, status=400)
     legacy.methods["ping"] = lambda connection, request: respond(
         200, {"jsonrpc": "2.0", "id": request.json["id"], "result": {}}
@@ -90,7 +90,7 @@ def test_a_tool_that_speaks_of_sessions_is_not_the_end_of_ours(legacy, links, co
     assert len([m for m in legacy.sent if m["method"] == "initialize"]) == 1
 
 
-def test_a_session_that_is_lost_by_every_sign_is_begun_anew_and_then_the_servers_own_word_counts(links):
+def test_a_lost_session_is_renewed_once_and_then_the_servers_error_is_passed_on(links):
     with WebServer(modern=False) as server:
         lost = respond_rpc_error(-32000, "Bad Request: No valid session ID provided", status=400)
         server.calls["once"] = server.calls["always"] = lost

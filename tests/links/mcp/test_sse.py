@@ -1,4 +1,4 @@
-"""HTTP with SSE, the oldest way: one stream for all answers, and servers that misbehave on it."""
+"""HTTP with SSE, the oldest transport: one stream for all responses, and servers that misbehave on it."""
 
 import json
 import queue

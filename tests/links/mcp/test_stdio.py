@@ -1,4 +1,4 @@
-"""Servers that are processes: what they say, what they break, and how they end."""
+"""Servers that run as processes: calls, misbehaviour, and how they end."""
 
 import asyncio
 import json

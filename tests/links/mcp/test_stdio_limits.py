@@ -1,4 +1,4 @@
-"""Processes that ask without end, say too much, or die young: what they cost, and what is said of them."""
+"""Processes that send too much or end early: the cost is bounded, and the error says why."""
 
 import asyncio
 import sys
@@ -14,14 +14,14 @@ from toolyard.model.errors import Interrupted, Unavailable
 pytestmark = pytest.mark.process
 
 
-def test_a_process_that_asks_on_and_on_and_reads_no_answer_is_given_up_on(links):
+def test_a_process_that_sends_requests_and_reads_no_answer_is_ended(links):
     link = links(raw_server("plain"))
     with pytest.raises(Interrupted, match="does not read what it is sent"):
         link.call("ask_on", {}, deadline=in_seconds(60))
     assert text_of(link.call("echo", {"text": "on"}, deadline=in_seconds(60))) == "on"
 
 
-def test_a_flood_of_what_nobody_asked_for_is_held_back_and_the_answer_comes(links):
+def test_a_flood_of_notifications_is_slowed_down_and_the_answer_arrives(links):
     link = links(raw_server("plain"))
     assert text_of(link.call("flood", {}, deadline=in_seconds(60))) == "flooded"
     assert link.state == "up"
@@ -47,7 +47,7 @@ async def test_a_process_that_ended_before_it_was_registered_is_not_waited_for()
 
 
 @pytest.mark.parametrize("pause", [0, 0.05])
-def test_the_last_words_of_a_process_that_dies_at_once_are_told(links, pause):
+def test_the_stderr_of_a_process_that_dies_at_once_is_in_the_error(links, pause):
     # It closes its pipes before it says why.
     code = (
         "import os, sys, time; sys.stdin.close(); os.close(1); "

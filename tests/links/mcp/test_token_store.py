@@ -1,4 +1,4 @@
-"""Files that several change at once: nothing is lost, nothing is half written, and what fails is said."""
+"""Files that several processes change at once: no change is lost or half written, and failures are reported."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""No process is left: not after closing, not when the server ends, not when it is killed."""
+"""No process is left: after closing, when the server ends, and when it is killed."""
 
 import os
 import signal
@@ -47,7 +47,7 @@ def run(name):
 
 
 @pytest.mark.parametrize("way", ["kill", "end", "terminate"])
-def test_when_the_server_ends_however_everybody_ends(level, way):
+def test_all_processes_end_however_the_server_ends(level, way):
     name = uuid.uuid4().hex[:15]
     process = subprocess.Popen(
         [sys.executable, "-c", PROGRAM, level, SCRIPT, name, way],
@@ -129,7 +129,7 @@ def test_a_thread_that_started_the_first_worker_may_end(pools, ending_level):
     assert pool.call(code, "run", {}, deadline=soon()).value == seen[0]
 
 
-def test_a_copy_of_the_process_has_workers_of_its_own(pools):
+def test_a_forked_process_has_workers_of_its_own(pools):
     pool = pools("rlimits", workers=1)
     code = script("import os\ncalls = 0\ndef run():\n    global calls\n    calls += 1\n    return os.getpid(), calls\n")
     first = pool.call(code, "run", {}, deadline=soon()).value

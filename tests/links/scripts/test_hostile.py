@@ -1,4 +1,4 @@
-"""Scripts that mean harm, at every level; the table in `sandbox` says the same."""
+"""Hostile scripts, at every level; the table in `sandbox` lists the same."""
 
 import os
 import resource
@@ -204,7 +204,7 @@ def test_what_a_script_prints_after_its_answer_is_shown_to_no_other_call(pools, 
     assert (answer.value != pid, answer.stdout) == (True, "")
 
 
-def test_an_answer_made_up_ahead_is_given_to_nobody(pools, level):
+def test_an_answer_written_before_the_call_is_not_used(pools, level):
     pool = pools(level, workers=1)
     code = script("""
         import os, json, signal

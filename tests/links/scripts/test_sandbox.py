@@ -16,12 +16,12 @@ from toolyard.model.errors import ConfigError
 from .conftest import AVAILABLE, IS_ROOT, script, soon
 
 
-def test_auto_is_the_best_that_can_be_had():
+def test_auto_is_the_strictest_available_level():
     assert probe_level("auto") == AVAILABLE[0]
     assert find_obstacle("rlimits") is None
 
 
-def test_a_level_that_cannot_be_had_refuses_to_start(monkeypatch):
+def test_an_unavailable_level_refuses_to_start(monkeypatch):
     monkeypatch.setattr(sandbox.shutil, "which", lambda name: None)
     sandbox.find_obstacle.cache_clear()
     try:
@@ -34,13 +34,13 @@ def test_a_level_that_cannot_be_had_refuses_to_start(monkeypatch):
         sandbox.find_obstacle.cache_clear()
 
 
-def test_a_level_nobody_knows_is_refused_by_name():
+def test_an_unknown_level_is_named():
     with pytest.raises(ConfigError, match="'docker' is not known; use auto, bwrap"):
         probe_level("docker")
 
 
 @pytest.mark.process
-def test_a_bwrap_that_does_not_work_is_found_out(monkeypatch, tmp_path):
+def test_a_bwrap_that_does_not_work_is_detected(monkeypatch, tmp_path):
     fake = tmp_path / "bwrap"
     fake.write_text("#!/bin/sh\necho 'no permission to make namespaces' >&2\nexit 1\n")
     fake.chmod(0o755)

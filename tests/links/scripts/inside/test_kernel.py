@@ -1,4 +1,4 @@
-"""What the kernel is told to refuse, at every level: the reach of one process to another, and what outlives it."""
+"""System calls denied at every level: those that reach other processes, and those that outlive a process."""
 
 import os
 import stat

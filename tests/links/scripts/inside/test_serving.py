@@ -1,4 +1,4 @@
-"""Scripts that speak for themselves on the pipe of their answers, knowing the token of their call."""
+"""Scripts that write to the pipe of their results themselves, with the token of the call."""
 
 import pytest
 
