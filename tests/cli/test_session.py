@@ -131,6 +131,14 @@ def test_a_diff_shows_how_worlds_differ(capsys, folder):
     assert diff["equal"] and diff["world"] == {"equal": True, "changes": [], "left_out": 0}
 
 
+@pytest.mark.parametrize("words", [["list"], ["show", "s"], ["diff", "s"], ["export", "s"]], ids=" ".join)
+def test_a_session_is_read_without_loading_the_tools(capsys, folder, words):
+    add(capsys, "s", 1)
+    (folder / "desk.py").write_text("raise RuntimeError('a source that is broken now')")
+    code, out, err = output(capsys, "session", *words, "--json")
+    assert (code, err) == (0, "") and json.loads(out)
+
+
 def test_an_export_is_an_initial_state(capsys):
     from toolyard import PythonToolEngine
 

@@ -97,7 +97,7 @@ def call(
         called = read_wire_call(yard.tool_registry.snapshot, ToolCall(name))
         request = replace(called, arguments=_decode_values(given, yard.tool_registry, called.name))
         engine, session_id = yard.tool_engine, session or f"call-{uuid4().hex}"
-        whose = owner if session is None else choose_owner(yard, session, owner, options.config, begins=True)
+        whose = owner if session is None else choose_owner(engine.sessions, session, owner, options.config, begins=True)
         # A simulation must not create a session, so a missing one is an error.
         if session is None or not simulate:
             _begin_session(engine, session_id, whose, alone=session is None)
@@ -110,7 +110,7 @@ def call(
             try:
                 result = _ask_until_decided(engine, ask, wait, options)
             except UnknownSessionError:
-                raise missing_session(yard, session_id, owner, options.config) from None
+                raise missing_session(engine.sessions.store, session_id, owner, options.config) from None
     typed = {"-c": options.config, "--session": session, "--owner": owner, "--timeout": timeout, "--skip-bad": skip_bad}
     repeat = _write_repeat_command(typed, [name, *arguments], request, yard)
     return _show_result(result, options, repeat, simulated=simulate)

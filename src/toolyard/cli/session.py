@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import msgspec
 from cyclopts import Parameter
 
-from toolyard.app.toolyard import Toolyard
 from toolyard.cli.options import YARD, OwnerOption, YardOptions
 from toolyard.cli.output import (
     counted,
@@ -22,7 +21,8 @@ from toolyard.cli.output import (
     working,
     write_time,
 )
-from toolyard.cli.yard import choose_owner, config_path, missing_session, open_yard
+from toolyard.cli.yard import choose_owner, config_path, missing_session, open_sessions, open_yard
+from toolyard.sessions.sessions import Sessions
 
 _SHOWN = 200
 _WIDE = 160
@@ -31,8 +31,7 @@ SessionName = Annotated[str, Parameter(help="The session.")]
 
 def list_(*, owner: OwnerOption = None, options: YardOptions = YARD) -> int:
     """List the stored sessions of one owner or of all; without a store in the config, those of the file."""
-    with open_yard(options.config, durable=True) as yard:
-        sessions = yard.tool_engine.sessions
+    with open_sessions(options.config) as sessions:
         found = [] if sessions.store is None else sessions.store.sessions(owner)
         if owner is None and sessions.yard and config_path(options.config):
             found = [item for item in found if item.owner in ("", sessions.yard)]
@@ -43,10 +42,10 @@ def list_(*, owner: OwnerOption = None, options: YardOptions = YARD) -> int:
 
 def show_(session_id: SessionName, /, *, owner: OwnerOption = None, options: YardOptions = YARD) -> int:
     """Show a session: each call with its time and result, then the state of the engines."""
-    with open_yard(options.config, durable=True) as yard:
-        state, owner = _read_state(yard, session_id, owner, options.config)
-        executions = [call.to_dict() for call in yard.tool_engine.get_session_history(session_id, owner=owner)]
-        digest = yard.tool_engine.state_hash(session_id, owner=owner)
+    with open_sessions(options.config) as sessions:
+        state, owner = _read_state(sessions, session_id, owner, options.config)
+        executions = [call.to_dict() for call in sessions.calls(session_id, owner)]
+        digest = sessions.state_hash(session_id, owner)
     if options.json:
         print_json({"session_id": session_id, "state_hash": digest, **state, "tool_executions": executions})
         return 0
@@ -82,7 +81,7 @@ def fork_(
         Number of calls to keep; by default all.
     """
     with open_yard(options.config, durable=True) as yard:
-        _, owner = _read_state(yard, session_id, owner, options.config)
+        _, owner = _read_state(yard.tool_engine.sessions, session_id, owner, options.config)
         yard.tool_engine.setup(new_id, fork_of=session_id, at=at, owner=owner)
         digest = yard.tool_engine.state_hash(new_id, owner=owner)
     point = {} if at is None else {"at": at}
@@ -115,11 +114,11 @@ def diff_(
         Use only this many calls of the second session.
     """
     points = ((session_id, at_a), (session_id if other_id is None else other_id, at_b))
-    with open_yard(options.config, durable=True) as yard:
-        _, owner = _read_state(yard, session_id, owner, options.config)
-        calls = [_read_state(yard, name, owner, options.config)[0]["tool_executions"][:at] for name, at in points]
-        left, right = (yard.tool_engine.sessions.world(name, owner, at=at).to_dict() for name, at in points)
-        world = yard.tool_engine.world_diff(session_id, other_id, at_a=at_a, at_b=at_b, owner=owner)
+    with open_sessions(options.config) as sessions:
+        _, owner = _read_state(sessions, session_id, owner, options.config)
+        calls = [_read_state(sessions, name, owner, options.config)[0]["tool_executions"][:at] for name, at in points]
+        left, right = (sessions.world(name, owner, at=at).to_dict() for name, at in points)
+        world = sessions.world_diff(session_id, other_id, owner, at_a=at_a, at_b=at_b)
     parted = (number for number, (one, other) in enumerate(zip(*calls, strict=False)) if one != other)
     common = next(parted, min(map(len, calls)))
     same = len(calls[0]) == len(calls[1]) == common and left == right
@@ -142,8 +141,8 @@ def diff_(
 
 def export_(session_id: SessionName, /, *, owner: OwnerOption = None, options: YardOptions = YARD) -> int:
     """Print a session as one JSON document, which `setup(initial_state=...)` accepts."""
-    with open_yard(options.config, durable=True) as yard, working(f"exporting {session_id}"):
-        state, _ = _read_state(yard, session_id, owner, options.config)
+    with open_sessions(options.config) as sessions, working(f"exporting {session_id}"):
+        state, _ = _read_state(sessions, session_id, owner, options.config)
     print_json(state)
     return 0
 
@@ -151,7 +150,7 @@ def export_(session_id: SessionName, /, *, owner: OwnerOption = None, options: Y
 def delete_(session_id: SessionName, /, *, owner: OwnerOption = None, options: YardOptions = YARD) -> int:
     """End a session and delete everything that only it uses."""
     with open_yard(options.config, durable=True) as yard:
-        _, owner = _read_state(yard, session_id, owner, options.config)
+        _, owner = _read_state(yard.tool_engine.sessions, session_id, owner, options.config)
         yard.tool_engine.teardown(session_id, owner=owner)
     return print_either(options.json, {"deleted": session_id}, f"{session_id} is deleted")
 
@@ -161,13 +160,13 @@ def _name_point(session_id: str, at: int | None) -> str:
 
 
 def _read_state(
-    yard: Toolyard, session_id: str, owner: str | None, config: Path | None
+    sessions: Sessions, session_id: str, owner: str | None, config: Path | None
 ) -> tuple[dict[str, Any], str | None]:
     """The state and the owner of a session."""
-    whose = choose_owner(yard, session_id, owner, config)
-    state = yard.tool_engine.get_session_state(session_id, owner=whose)
+    whose = choose_owner(sessions, session_id, owner, config)
+    state = sessions.state(session_id, whose)
     if state is None:
-        raise missing_session(yard, session_id, owner, config)
+        raise missing_session(sessions.store, session_id, owner, config)
     return state, whose
 
 

@@ -20,6 +20,7 @@ from toolyard.model.errors import UnknownSessionError
 from toolyard.model.report import LoadReport
 from toolyard.registry import ToolRegistry
 from toolyard.sessions.sessions import Sessions
+from toolyard.sessions.store.sql import SessionStore
 from toolyard.sources.domains import DomainToolLoader, enabled_domains
 
 DEFAULT_CONFIG = Path("toolyard.yaml")
@@ -76,35 +77,34 @@ def open_yard(
 
 
 def choose_owner(
-    yard: Toolyard, session_id: str, owner: str | None, config: Path | None, *, begins: bool = False
+    sessions: Sessions, session_id: str, owner: str | None, config: Path | None, *, begins: bool = False
 ) -> str | None:
     """The owner of the session that is meant; in the store that files without one share, by default the file itself.
 
     Sessions without an owner, from older versions, belong to all files. If no file was given, a unique session id
     is enough, unless the command may create the session (`begins`).
     """
-    sessions = yard.tool_engine.sessions
     if owner is not None or not sessions.yard or sessions.store is None:
         return owner
     for known in (sessions.yard, None):
         with suppress(UnknownSessionError):
             sessions.find(session_id, known)
             return known
-    owners = [] if begins or config_path(config) else _list_owners(yard, session_id, None)
+    owners = [] if begins or config_path(config) else _list_owners(sessions.store, session_id, None)
     return owners[0] if len(owners) == 1 else sessions.yard
 
 
-def _list_owners(yard: Toolyard, session_id: str, owner: str | None) -> list[str]:
-    store = yard.tool_engine.sessions.store
+def _list_owners(store: SessionStore | None, session_id: str, owner: str | None) -> list[str]:
     return [] if store is None else [one.owner for one in store.sessions(owner) if one.session_id == session_id]
 
 
-def missing_session(yard: Toolyard, session_id: str, owner: str | None, config: Path | None) -> UnknownSessionError:
+def missing_session(
+    store: SessionStore | None, session_id: str, owner: str | None, config: Path | None
+) -> UnknownSessionError:
     """The error about a missing session, with its actual owners or similar ids."""
-    if owners := _list_owners(yard, session_id, owner):
+    if owners := _list_owners(store, session_id, owner):
         whose = " and ".join(owners)
         return UnknownSessionError(f"session {session_id!r} is of {whose}; say --owner {shlex.quote(owners[0])}")
-    store = yard.tool_engine.sessions.store
     known = [] if store is None else [item.session_id for item in store.sessions(owner)]
     told = describe_missing("session", session_id, known, write_command(config, "session", "list"))
     return UnknownSessionError(f"{told}; looked in {describe_store(config)}")
