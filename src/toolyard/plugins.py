@@ -13,11 +13,13 @@ describe plugins, and the search of a registry, to lower layers, which may not i
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import pkgutil
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
+from types import ModuleType
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from toolyard.model.errors import ConfigError, DuplicatePluginError, PluginError, UnknownPluginError
@@ -104,6 +106,17 @@ def require_extra(extra: str, purpose: str, *modules: str) -> None:
 def missing_extra(extra: str, purpose: str, *modules: str) -> ConfigError:
     """The error for missing modules, with the command that installs their extra."""
     return ConfigError(f"{purpose} needs {', '.join(modules)}; run: pip install 'toolyard[{extra}]'")
+
+
+def import_existing(path: str) -> ModuleType | None:
+    """The module at that path; None if it does not exist."""
+    try:
+        return importlib.import_module(path)
+    except ModuleNotFoundError as error:
+        # Only if this path itself is missing; a module whose own imports fail is broken.
+        if error.name is not None and f"{path}.".startswith(f"{error.name}."):
+            return None
+        raise
 
 
 def entry_points_of(group: str) -> list[tuple[str, str]]:

@@ -139,7 +139,7 @@ def test_completion_is_installed_where_the_shell_looks_and_knows_every_verb(caps
 @pytest.mark.parametrize(
     "arguments",
     [
-        *(["check"], ["tools"], ["show", "f"], ["call", "f"], ["search", "f"], ["session", "list"]),
+        *(["check"], ["tools"], ["show", "f"], ["call", "f"], ["search", "f"]),
         *(["sample", "tc/random", "-k", "1"], ["graph", "--out", "g.json"]),
     ],
     ids=" ".join,
@@ -167,6 +167,19 @@ def test_a_file_that_cannot_be_written_is_named_as_it_was_given(capsys, tmp_path
     assert run(arguments) == 2
     said = capsys.readouterr().err
     assert arguments[-1].split("/")[0] in said and "Errno" not in said
+
+
+@pytest.mark.process
+def test_a_command_on_a_catalog_starts_without_heavy_packages(folder):
+    code = (
+        "import sys\n"
+        "from toolyard.cli.main import run\n"
+        "run(['tools'])\n"
+        "heavy = {'asyncio', 'httpx2', 'importlib.metadata', 'numpy', 'pydantic', 'rich', 'starlette'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
 
 
 @pytest.mark.parametrize("stream", ["stdin", "stdout", "stderr"])

@@ -20,10 +20,9 @@ from toolyard.model.errors import ConfigError, DefinitionError, MalformedSource
 from toolyard.model.json_schema import json_type
 from toolyard.model.names import show, suggest
 from toolyard.model.tool import Tool
-from toolyard.plugins import entry_points_of
+from toolyard.plugins import entry_points_of, import_existing
 from toolyard.schema.normalise import Change
 from toolyard.sources.base import Intake, LoaderOptions, ToolLoader
-from toolyard.sources.python import import_existing
 
 DEFAULT_DOMAINS = ("core",)
 DOMAINS_VARIABLE = "TOOL_REGISTRY_DOMAINS"

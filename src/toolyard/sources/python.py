@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import re
 import sys
@@ -20,6 +19,7 @@ from toolyard.model.names import check_namespace, find_similar
 from toolyard.model.tool import Tool, digest
 from toolyard.parsing.files import read_bytes
 from toolyard.parsing.variables import expand_place
+from toolyard.plugins import import_existing
 from toolyard.registry.functions import spec_of, tool_from
 from toolyard.registry.typed import Registry
 from toolyard.schema.options import locate_file
@@ -193,17 +193,6 @@ def _import_longest(path: str) -> Any:
                 found = getattr(found, part)
             return found
     raise ModuleNotFoundError(f"No module named {parts[0]!r}")
-
-
-def import_existing(path: str) -> ModuleType | None:
-    """The module at that path; None if it does not exist."""
-    try:
-        return importlib.import_module(path)
-    except ModuleNotFoundError as error:
-        # Only if this path itself is missing; a module whose own imports fail is broken.
-        if error.name is not None and f"{path}.".startswith(f"{error.name}."):
-            return None
-        raise
 
 
 def _list_decorated(target: Any, source: str) -> list[tuple[str, Any]]:
