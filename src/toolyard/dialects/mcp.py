@@ -39,11 +39,8 @@ class McpDialect(Dialect):
             "description": tool.description,
             "inputSchema": _write_properties(object_typed(tool.parameters, log)),
         }
-        out |= {
-            key: tool.metadata[key]
-            for key, kind in _OPTIONAL_FIELDS.items()
-            if isinstance(tool.metadata.get(key), kind)
-        }
+        given = tool.metadata
+        out |= {key: given[key] for key, kind in _OPTIONAL_FIELDS.items() if isinstance(given.get(key), kind)}
         if promises_output(tool):
             out["outputSchema"] = _write_output(tool.output_parameters, log)
         passed_on = {key: value for key, value in out.pop("annotations", {}).items() if key != "readOnlyHint"}
@@ -200,10 +197,9 @@ def _read_content(answer: Any, server: str, output_schema: Schema, json_text: bo
     if structured is None and not (output_schema and "structuredContent" in answer):
         return _value_of_text(blocks, json_text)
     value = plain_value(structured, blocks, output_schema)
-    says_it_all = (
-        len(blocks) == 1 and _is_plain(blocks) and (text_equals(value, blocks) or text_equals(structured, blocks))
-    )
-    return value if not blocks or says_it_all else Content(blocks, value)
+    is_text = len(blocks) == 1 and _is_plain(blocks)
+    is_repeated = is_text and (text_equals(value, blocks) or text_equals(structured, blocks))
+    return value if not blocks or is_repeated else Content(blocks, value)
 
 
 def _value_of_text(blocks: list[Block], json_text: bool) -> Any:

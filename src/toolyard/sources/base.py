@@ -100,11 +100,7 @@ class ToolLoader(ABC):
         """Close connections."""
 
     def _set_policies(
-        self,
-        on_error: str,
-        on_duplicate: str,
-        namespaces: str = "open",
-        given: str | Collection[str] | None = None,
+        self, on_error: str, on_duplicate: str, namespaces: str = "open", given: str | Collection[str] | None = None
     ) -> None:
         """Check and set the common options; `given` is the configured namespace, or several of them."""
         for option, value in (("on_error", on_error), ("on_duplicate", on_duplicate)):

@@ -97,12 +97,8 @@ class Prompts:
                 self._formats.clear()
             schema = tool.output_parameters
             output = compile_schema(schema) if schema else None
-            answer_format = (
-                response_format(tool, *self._form),
-                output,
-                declared_properties(schema) if schema else frozenset(),
-            )
-            known = self._formats[id(tool)] = tool, answer_format
+            declared = declared_properties(schema) if schema else frozenset[str]()
+            known = self._formats[id(tool)] = tool, (response_format(tool, *self._form), output, declared)
         return known[1]
 
     def _history_messages(self, registry: ToolRegistry, entries: Sequence[bytes]) -> list[Message]:
@@ -249,9 +245,8 @@ def read_result(text: str, output: CompiledSchema | None, declared: frozenset[st
     except MalformedSource as error:
         if not strip_thought(text):
             raise UnusableAnswer("it is empty") from None
-        raise UnusableAnswer(
-            "it was cut off before its end; make it shorter" if cut else f"it is not JSON: {error}"
-        ) from None
+        problem = "it was cut off before its end; make it shorter" if cut else f"it is not JSON: {error}"
+        raise UnusableAnswer(problem) from None
     failure = value[FAILURE] if isinstance(value, dict) and value.keys() == {FAILURE} else None
     if isinstance(failure, str) and failure.strip() and FAILURE not in declared:
         raise ToolFailed(failure, effect="none")

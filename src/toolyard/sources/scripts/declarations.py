@@ -86,9 +86,8 @@ def read_tool(
 
 def to_one_line(text: str) -> str:
     """Text from a script as one line for a log, truncated, with control characters escaped."""
-    plain = "".join(
-        char if char.isprintable() else ascii(char)[1:-1] for char in " ".join(text[: 2 * _MAX_LINE].split())
-    )
+    line = " ".join(text[: 2 * _MAX_LINE].split())
+    plain = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in line)
     return plain if len(plain) <= _MAX_LINE else f"{plain[:_MAX_LINE]}..."
 
 
