@@ -34,6 +34,7 @@ from toolyard.serving.http_fault import HttpFault
 
 Id = str | int
 Json = dict[str, Any]
+Headers = list[tuple[bytes, bytes]]
 EMPTY: Json = {}
 
 encode = msgspec.json.Encoder().encode
@@ -135,9 +136,7 @@ def encode_error(number: Id | None, fault: RpcFault) -> bytes:
 _INTEGER = re.compile(r"-?[0-9]+(?:\.0+)?")
 
 
-def check_header_params(
-    wanted: tuple[HeaderParam, ...], arguments: Mapping[str, Any], headers: list[tuple[bytes, bytes]]
-) -> None:
+def check_header_params(wanted: tuple[HeaderParam, ...], arguments: Mapping[str, Any], headers: Headers) -> None:
     """Refuse a request whose headers do not match its arguments."""
     for each in wanted:
         header = each.name.lower().encode()
@@ -173,8 +172,6 @@ _METHOD = b"mcp-method"
 _NAME = b"mcp-name"
 _REPEATING = (_VERSION, _METHOD, _NAME)
 _HANDSHAKE = frozenset(version.encode() for version in HANDSHAKE)
-
-Headers = list[tuple[bytes, bytes]]
 
 
 def is_stateless(headers: Mapping[bytes, bytes], message: RpcMessage | None) -> bool:

@@ -11,7 +11,6 @@ from typing import Protocol
 from toolyard.model.errors import MalformedSource
 from toolyard.parsing import parse_json
 from toolyard.serving.http_fault import make_overloaded
-from toolyard.serving.identity import Principal
 from toolyard.serving.mcp.json_rpc import Json
 from toolyard.sessions.records import Records
 
@@ -29,17 +28,6 @@ class MessageReceiver(Protocol):
 
     def receive(self, document: Json) -> None:
         """Handle a message; the response may be sent later."""
-
-
-class StreamClient(MessageReceiver, Protocol):
-    """A client that receives responses on a separate stream."""
-
-    def receive(self, document: Json, principal: Principal | None = None) -> None:
-        """Handle a message. `principal` is its sender; None leaves the client's principal unchanged."""
-
-    @property
-    def is_full(self) -> bool:
-        """True if no message should be taken until the client has read its responses."""
 
 
 async def post_mail(records: Records, session_id: str, body: bytes) -> None:

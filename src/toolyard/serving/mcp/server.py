@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -59,7 +59,7 @@ from toolyard.serving.mcp.json_rpc import (
     refuse_request,
 )
 from toolyard.serving.mcp.listing import TTL_MS, McpNames, ToolListing, make_call_result
-from toolyard.serving.mcp.mailbox import MessageReceiver, StreamClient, collect_mail, expire_mail
+from toolyard.serving.mcp.mailbox import MessageReceiver, collect_mail, expire_mail
 from toolyard.serving.mcp.notices import NoticeRelay, SendMessage
 from toolyard.serving.mcp.sessions import McpSession, McpSessions
 from toolyard.serving.result_view import add_approval_url
@@ -160,7 +160,7 @@ class McpEndpoint:
         self.quota = quota
         self.subscribers = Subscribers(self.block.max_streams)
         self.sessions = McpSessions(records, idle=self.block.session_idle_seconds, most=self.block.max_sessions)
-        self.sse_clients: dict[tuple[str, str], StreamClient] = {}
+        self.sse_clients: Mapping[tuple[str, str], MessageReceiver] = {}
         """Clients of the SSE transport whose stream is in this process, by owner and session id."""
         self._keys = keys
         self._admission = admission
@@ -236,8 +236,8 @@ class McpEndpoint:
             await self.sessions.sweep()
             await expire_mail(records)
         if records.shared:
-            streams = {session_id: client for (_, session_id), client in self.sse_clients.items()}
-            receivers: dict[str, MessageReceiver] = {**streams, **self.sessions.busy}
+            receivers = {session_id: client for (_, session_id), client in self.sse_clients.items()}
+            receivers |= self.sessions.busy
             if receivers:
                 self._mail_version = await collect_mail(receivers, records, self._mail_version)
         return None if len(self.sessions) or len(self.subscribers) else _IDLE_POLL

@@ -42,6 +42,8 @@ class SseTransport:
 
     def __init__(self, server: McpEndpoint) -> None:
         self._server = server
+        self._clients: dict[tuple[str, str], SseClient] = {}
+        server.sse_clients = self._clients
 
     async def open_stream(self, request: Request, send: Send) -> None:
         """Serve the stream of one client until it disconnects."""
@@ -54,13 +56,13 @@ class SseTransport:
         root = request.scope.get("root_path", "")
         place = f"{root}/messages?session_id={session_id}"
         client.stream.put_raw(b"event: endpoint\ndata: %b\n\n" % place.encode())
-        self._server.sse_clients[owner, session_id] = client
+        self._clients[owner, session_id] = client
         try:
             if records.shared:
                 await records.aput(_HOME, owner, session_id, b"")
             await serve_stream(self._server.subscribers, request, send, client.stream, client.notify_changed)
         finally:
-            del self._server.sse_clients[owner, session_id]
+            del self._clients[owner, session_id]
             client.close()
             if records.shared:
                 await records.aremove(_HOME, owner, session_id)
@@ -69,7 +71,7 @@ class SseTransport:
         """Receive one message of a client; the response is sent on its stream."""
         principal, records = caller_of(request).principal, self._server.records
         owner, session_id = principal.owner or "", query_str(request, "session_id") or ""
-        client = self._server.sse_clients.get((owner, session_id))
+        client = self._clients.get((owner, session_id))
         if client is None and not await _is_elsewhere(records, owner, session_id):
             raise HttpFault(404, "session.not_found", "no stream has this session_id; begin with GET /sse")
         try:
