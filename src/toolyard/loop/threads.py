@@ -42,7 +42,8 @@ class Threads:
         """Reset in a forked child: it has none of the threads, and queued work belongs to the parent."""
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
-        self._alive = 0
+        self.alive = 0
+        """Number of existing threads, including those written off."""
         self._idle = 0
         self._written_off: set[Future[Any]] = set()
 
@@ -75,14 +76,9 @@ class Threads:
         """Accept no more work and let the threads end after theirs, without waiting for them."""
         with self._lock:
             self._closed = True
-            alive = self._alive
+            alive = self.alive
         for _ in range(alive):
             self._jobs.put(None)
-
-    @property
-    def alive(self) -> int:
-        """Number of existing threads, including those written off."""
-        return self._alive
 
     def _recover(self, future: Future[Any]) -> None:
         with self._lock:
@@ -90,8 +86,8 @@ class Threads:
 
     def _start_one_if_needed(self) -> None:
         # `_idle` lags behind by the jobs already queued, so queued jobs count against it.
-        if self._jobs.qsize() > self._idle and self._alive - len(self._written_off) < self.size:
-            self._alive += 1
+        if self._jobs.qsize() > self._idle and self.alive - len(self._written_off) < self.size:
+            self.alive += 1
             threading.Thread(target=self._run_jobs, name=self._name, daemon=True).start()
 
     def _run_jobs(self) -> None:
@@ -106,9 +102,9 @@ class Threads:
     def _next_job(self) -> _Job | None:
         """The next job; None if this thread should end."""
         with self._lock:
-            if self._alive - len(self._written_off) > self.size:
+            if self.alive - len(self._written_off) > self.size:
                 # This thread was written off and has been replaced.
-                self._alive -= 1
+                self.alive -= 1
                 return None
             self._idle += 1
         try:
@@ -124,7 +120,7 @@ class Threads:
                 # It arrived while this thread timed out.
                 job = self._jobs.get_nowait()
             if job is None:
-                self._alive -= 1
+                self.alive -= 1
             return job
 
 
