@@ -107,7 +107,8 @@ class Invoker:
         if caller.unfinished:
             answered = iter(results)
             results = [next(answered) if find_approval_id(result) else result for result in caller.unfinished]
-        caller.unfinished = tuple(results) if any(map(find_approval_id, results)) else ()
+        is_held = any(find_approval_id(result) for result in results if result.error_info is not None)
+        caller.unfinished = tuple(results) if is_held else ()
         return results
 
     def _count(self, results: Sequence[ToolResult], mode: Mode, seconds: float) -> None:

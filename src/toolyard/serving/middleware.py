@@ -119,7 +119,9 @@ class RequestBoundary:
             fault = self._make_server_error(error, caller)
         if fault is not None and not status:
             await self._refuse(fault, scope, receive, send_safely)
-        seconds = time.perf_counter() - began
+        self._record(scope, caller, status, time.perf_counter() - began, fault)
+
+    def _record(self, scope: Scope, caller: Caller, status: int, seconds: float, fault: HttpFault | None) -> None:
         if self._metrics is not None:
             self._metrics.count_request(caller.route, status, seconds)
         if self._log.enabled:

@@ -11,11 +11,6 @@ from toolyard.model.call import ToolResult
 from toolyard.model.errors import ErrorInfo, Held
 
 
-def wrap_result(value: Any) -> dict[str, Any]:
-    """Return a result as an object, for wires that need one; other values go under the key `result`."""
-    return value if type(value) is dict else {"result": value}
-
-
 def collect_error_details(info: ErrorInfo) -> dict[str, Any]:
     """Return everything an error has beyond code and message as one object, for wires with a single details field."""
     details = {key: value for key, value in info.details.items() if key != "violations"}

@@ -37,6 +37,11 @@ def or_default(value: T | UnsetType, default: T) -> T:
     return default if value is UNSET else value
 
 
+def wrap_result(value: Any) -> dict[str, Any]:
+    """Return a result as an object, for wires that need one; other values go under the key `result`."""
+    return value if type(value) is dict else {"result": value}
+
+
 class Shape(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """Base class: unknown fields are an error, not ignored."""
 

@@ -23,11 +23,11 @@ from toolyard.serving.identity import NOBODY, Principal
 from toolyard.serving.invoke import Invoker
 from toolyard.serving.query import query_str
 from toolyard.serving.request_body import read_json
-from toolyard.serving.result_view import collect_error_details, wrap_result
+from toolyard.serving.result_view import collect_error_details
 from toolyard.serving.routes.tools import FINGERPRINT
 from toolyard.serving.routing import JsonResponse, caller_of, operation, path_value
 from toolyard.serving.served_names import TOOL_ID, ServedNames
-from toolyard.serving.wire_types import Count, Extensions, Json, Name, Shape, or_default
+from toolyard.serving.wire_types import Count, Extensions, Json, Name, Shape, or_default, wrap_result
 
 
 class ArpResourceRef(Shape):

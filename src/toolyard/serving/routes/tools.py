@@ -33,7 +33,7 @@ from toolyard.serving.query import (
     read_query,
 )
 from toolyard.serving.request_body import read_json
-from toolyard.serving.result_view import collect_error_details, make_approval_location, wrap_result
+from toolyard.serving.result_view import collect_error_details, make_approval_location
 from toolyard.serving.routing import JsonResponse, caller_of, operation, path_value
 from toolyard.serving.search import MAX_QUERY, MOST_HITS, CatalogHits, search_tools
 from toolyard.serving.served_names import ServedNames
@@ -47,6 +47,7 @@ from toolyard.serving.wire_types import (
     V0Result,
     V0Trace,
     or_default,
+    wrap_result,
 )
 
 _OFFSET = re.compile(r"[0-9]{1,12}", re.ASCII)
