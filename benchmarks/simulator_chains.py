@@ -40,23 +40,8 @@ Kinds = dict[str, dict[str, Profile]]
 _QUERIES = ("q", "query", "search", "searchterm", "searchquery", "keyword", "keywords", "term")
 _OFFSETS = ("offset", "skip", "start", "startindex", "from")
 _PAGES = ("page", "pagenumber", "pageindex", "pageno")
-_LOOKUPS = frozenset(
-    [
-        "get",
-        "list",
-        "search",
-        "find",
-        "query",
-        "filter",
-        "fetch",
-        "lookup",
-        "retrieve",
-        "read",
-        "count",
-        "export",
-        "check",
-    ]
-)
+_LOOKUPS = frozenset(("get", "list", "search", "find", "query", "filter", "fetch", "lookup", "retrieve", "read"))
+_LOOKUPS |= {"count", "export", "check"}
 _WORDS = re.compile(r"\w[\w ]+\w")
 STEPS = ("create", "id", "sent", "get", "list", "update", "delete", "gone")
 """`id`: the result of create has an id or name; `sent`: that result has the values sent."""
@@ -157,7 +142,7 @@ class Chain:
         fields = get.role.fields
         _, thing = locate_entity(made.result, get.role)
         body = body_of(create, arguments)
-        self._known = {**(body if isinstance(body, dict) else {}), **sent_entity(body, thing), **thing}
+        self._known = {**(body if isinstance(body, dict) else {}), **sent_entity(body, thing, get.role.noun), **thing}
         if self._key(get) is None:
             self.nameless = not answers_with_id(create, fields)
             self._note("id", False, "nothing to call it by")
@@ -194,15 +179,16 @@ class Chain:
 
     def _compare(self, step: str, profile: Profile, body: Any, result: Any) -> dict[str, Any]:
         """Record the values sent that a result lacks although its schema allows them."""
-        path, shown = locate_entity(result, self._verbs["get"].role)
+        role = self._verbs["get"].role
+        path, shown = locate_entity(result, role)
         values = profile.values if profile.tool.output_parameters else None
         if values is None:
             node: Any = True
-            sent = sent_entity(body, shown)
+            sent = sent_entity(body, shown, role.noun)
         else:
             path, shown = open_part(path, shown, body)
             node = node_at(values, path)
-            sent = sent_entity(body, names_of(values, node) or shown)
+            sent = sent_entity(body, names_of(values, node) or shown, role.noun)
         sent = {name: value for name, value in sent.items() if plain_letters(name) not in self._own_names()}
         lost = list(lost_values(values, sent, shown, node))
         self._note(step, not lost, lost)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from toolyard.engines.simulator.profile import Profile
-from toolyard.engines.simulator.roles import Role
+from toolyard.engines.simulator.roles import Role, nouns_of
 from toolyard.engines.simulator.values import SchemaValues
 from toolyard.model.bindings import RestBinding
 from toolyard.schema.fold import find_ways
@@ -82,8 +82,11 @@ def _open_brackets(form: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def sent_entity(body: Any, names: Any) -> dict[str, Any]:
-    """The part of a body that has most of these names; nested parts count for half as much per level."""
+def sent_entity(body: Any, names: Any, noun: str) -> dict[str, Any]:
+    """The part of a body that has most of these names; nested parts count for half as much per level.
+
+    Of the parts beside each other, one with the name of the entity is the entity: the other may hold its old values.
+    """
     letters = {plain_letters(name) for name in names}
     found: tuple[float, dict[str, Any]] = (-1.0, {})
     level = [body[0] if isinstance(body, list) and body else body]
@@ -92,14 +95,14 @@ def sent_entity(body: Any, names: Any) -> dict[str, Any]:
         for part in parts:
             count = len(letters.intersection(map(plain_letters, part))) / 2**depth
             found = (count, part) if count > found[0] else found
-        # An envelope has no siblings, or shares more than one name with the result.
-        inner = [(value, len(part) == 1) for part in parts for value in part.values()]
-        opened = [(value[0] if isinstance(value, list) and value else value, alone) for value, alone in inner]
-        level = [
-            value
-            for value, alone in opened
-            if isinstance(value, dict) and (alone or len(letters.intersection(map(plain_letters, value))) > 1)
-        ]
+        below: list[tuple[str, dict[str, Any]]] = []
+        for part in parts:
+            for name, value in part.items():
+                inside = value[0] if isinstance(value, list) and value else value
+                # An envelope has no siblings, or shares more than one name with the result.
+                if isinstance(inside, dict) and (len(part) == 1 or len(letters & {*map(plain_letters, inside)}) > 1):
+                    below.append((name, inside))
+        level = [value for name, value in below if plain_letters(name) in nouns_of(noun)] or [pair[1] for pair in below]
     return found[1]
 
 
@@ -108,7 +111,7 @@ def locate_entity(result: Any, role: Role) -> tuple[Path, dict[str, Any]]:
 
     Of several, prefers one named like the entity; objects about other entities come last.
     """
-    nouns = (plain_letters(role.noun), plain_letters(role.noun.rpartition(" ")[2]))
+    nouns = nouns_of(role.noun)
 
     def order(pair: tuple[Path, Any]) -> int:
         name = plain_letters(pair[0][-1]) if pair[0] else ""
