@@ -64,7 +64,7 @@ def run_chains(engine: ToolEngine, tools: list[Tool]) -> Iterator[Chain]:
 def find_families(tools: list[Tool]) -> Kinds:
     """The tools by kind of entity and verb, for kinds that can be created and got."""
     simulator = Simulator()
-    simulator.meet(tools)
+    simulator.use_tools(tools)
     kinds: Kinds = {}
     for tool in tools:
         profile = simulator.profile(tool)

@@ -50,7 +50,7 @@ def test_what_only_asks_for_things_makes_none_though_one_can_be_asked_for(name, 
     pets = an_object(pets={"type": "array", "items": THING})
     tools = [operation(name, "POST", path, pets, an_object(title=TEXT)), operation("x", "GET", f"{path}/{{id}}", THING)]
     simulator = Simulator()
-    simulator.meet(tools)
+    simulator.use_tools(tools)
     assert simulator.profile(tools[0]).role.verb != "create"
 
 
@@ -59,7 +59,7 @@ def test_what_can_be_changed_by_a_key_is_shown_by_it_whatever_lists_are_in_it():
     show = operation("show", "GET", "/programs/{campaignId}", program)
     simulator = Simulator()
     assert simulator.profile(show).role.verb == "list"
-    simulator.meet([show, operation("change", "PUT", "/programs/{campaignId}", program, program)])
+    simulator.use_tools([show, operation("change", "PUT", "/programs/{campaignId}", program, program)])
     assert (simulator.profile(show).role.verb, simulator.profile(show).role.key) == ("get", "campaignId")
 
 
@@ -194,13 +194,13 @@ def test_ids_are_different_though_few_are_allowed(form):
 def test_what_is_known_of_a_namespace_stays_while_another_changes_and_goes_with_its_own():
     show = operation("show", "GET", "/things/{id}", THING)
     simulator = Simulator()
-    simulator.meet((show, *(other := [dataclasses.replace(show, namespace="other")])))
+    simulator.use_tools((show, *(other := [dataclasses.replace(show, namespace="other")])))
     before = simulator.profile(show), simulator.profile(other[0])
     more = dataclasses.replace(show, name="more", namespace="other")
-    simulator.meet((show, other[0], more))
+    simulator.use_tools((show, other[0], more))
     assert simulator.profile(show) is before[0] and simulator.profile(other[0]) is not before[1]
     assert set(simulator._shared) == {show.namespace, "other"}
-    simulator.meet((show,))
+    simulator.use_tools((show,))
     assert set(simulator._shared) == {show.namespace}
 
 

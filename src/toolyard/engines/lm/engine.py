@@ -140,7 +140,7 @@ class LMToolEngine(ToolEngine):
         root, snapshot = self._root, self._root.tool_registry.snapshot
         if self._world is None or self._world[0] is not snapshot:
             own = [tool for tool in snapshot.tools if root.takes(tool) and root.route(tool) is self]
-            self._simulator.meet(snapshot.tools)
+            self._simulator.use_tools(snapshot.tools)
             self._world = snapshot, self._simulator.first_state(own)
         return {self.name: self._world[1]}
 
@@ -153,7 +153,7 @@ class LMToolEngine(ToolEngine):
         if self._simulator is not None:
             if self.is_last_resort:
                 invocation.simulated_by = SCHEMA_SIMULATOR
-            self._simulator.meet(self._root.tool_registry.snapshot.tools)
+            self._simulator.use_tools(self._root.tool_registry.snapshot.tools)
             return self._simulator.answer(invocation)
         return self._ask_model(invocation)
 

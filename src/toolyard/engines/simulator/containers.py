@@ -11,7 +11,7 @@ import msgspec
 from toolyard.engines.simulator.draw import DEEP, LEAVES, TOO_MANY, Check, Draw, GaveUp, Make
 from toolyard.engines.simulator.formats import PLAIN_WORDS
 from toolyard.engines.simulator.patterns import Unreadable, Write, writer_of
-from toolyard.engines.simulator.scalars import OWN, MakerSource
+from toolyard.engines.simulator.scalars import ID_NAMES, MakerSource
 from toolyard.model.json_schema import copy_json
 from toolyard.schema.compile import compile_schema
 from toolyard.schema.fold import find_ways, json_key
@@ -21,7 +21,7 @@ from toolyard.words.identifiers import plain_letters
 _USUAL_ITEMS = 3
 _MOST_ITEMS = 5000
 _DEEPEST = 60
-_SAME = 40
+_MOST_REPEATS = 40
 """Consecutive attempts that may yield nothing new."""
 
 
@@ -77,7 +77,7 @@ def _make_arrays(plan: _Plan) -> Make:
         known, draw.known = draw.known, None
         draw.depth = depth = draw.depth + 1
         draw.spent += weight
-        draw.worked(weight)
+        draw.count_work(weight)
         if draw.spent > TOO_MANY or depth > _DEEPEST:
             raise GaveUp("a value would be too large or too deeply nested")
         if type(known) is list and not first and least <= len(known) <= plan.most:
@@ -128,8 +128,8 @@ def _make_distinct(items: list[Any], draw: Draw, plan: _Plan, accepts: Check) ->
     found = {json_key(item): item for item in items}
     maker, least = plan.rest, plan.least
     same = 0
-    while maker is not None and len(found) < least and same < _SAME:
-        draw.worked(1)
+    while maker is not None and len(found) < least and same < _MOST_REPEATS:
+        draw.count_work(1)
         item = maker(draw)
         before = len(found)
         found.setdefault(json_key(item), item)
@@ -144,12 +144,12 @@ def _make_distinct(items: list[Any], draw: Draw, plan: _Plan, accepts: Check) ->
 def _add_variants(found: dict[str, Any], draw: Draw, least: int, accepts: Check) -> None:
     """Add variants of the items found."""
     known = [item for item in found.values() if isinstance(item, (str, int, float)) and not isinstance(item, bool)]
-    for item in known[:_SAME]:
+    for item in known[:_MOST_REPEATS]:
         refused = 0
         for at in range(1, least + 1):
-            if len(found) >= least or refused == _SAME:
+            if len(found) >= least or refused == _MOST_REPEATS:
                 break
-            draw.worked(1)
+            draw.count_work(1)
             other = f"{item}{at}" if isinstance(item, str) else item + at
             if accepts(other):
                 found.setdefault(json_key(other), other)
@@ -157,19 +157,19 @@ def _add_variants(found: dict[str, Any], draw: Draw, least: int, accepts: Check)
                 refused += 1
 
 
-COMMON = frozenset(
+COMMON_NAMES = frozenset(
     ("id", "name", "type", "status", "title", "description", "value", "key", "code", "url", "count", "total", "number")
 )
 """Names with a different meaning in every object, so that values are not carried over between levels."""
 _FAULTS = frozenset(("error", "errors", "errormessage", "errorcode", "failure", "fault", "faults"))
 """Properties that are absent if a call succeeds."""
-_AGAIN = 3
+_NULL_ATTEMPTS = 3
 """Attempts to make a value other than null."""
-_ECHOED = 3
+_ECHO_DEPTH = 3
 """Levels to which known values are copied by name."""
-_UPPER = 2
+_UPPER_LEVELS = 2
 """Levels at which most optional properties are included."""
-_SELDOM, _OFTEN = 32, 128
+_LEFT_OUT_ABOVE, _LEFT_OUT_BELOW = 32, 128
 """Of 256 optional properties, how many are left out at upper levels, and below."""
 _MOST_PROPERTIES = 5000
 """Maximum number of properties without a name in the schema."""
@@ -203,11 +203,12 @@ def object_maker(source: MakerSource, schema: dict[str, Any]) -> Make:
             known, draw.known = _known_fields(given), None
         draw.depth = depth = draw.depth + 1
         draw.spent = spent = draw.spent + weight
-        draw.worked(weight)
+        draw.count_work(weight)
         if spent > TOO_MANY or depth > _DEEPEST:
             raise GaveUp("a value would be too large or too deeply nested")
         echo = draw.echo
         lean = depth > DEEP or spent > LEAVES
+        left_out = _LEFT_OUT_ABOVE if depth <= _UPPER_LEVELS else _LEFT_OUT_BELOW
         out: dict[str, Any] = {}
         for name, key, maker, always, accepts in fields:
             if known is not None and key in known:
@@ -215,13 +216,13 @@ def object_maker(source: MakerSource, schema: dict[str, Any]) -> Make:
                 if value is not UNFIT:
                     out[name] = value
                     continue
-            if echo is not None and key in echo and depth <= _ECHOED and (depth == 1 or key not in COMMON):
+            if echo is not None and key in echo and depth <= _ECHO_DEPTH and (depth == 1 or key not in COMMON_NAMES):
                 value = echo[key]
                 if accepts(value):
                     out[name] = copy_json(value)
                     continue
             must, sure = key in draw.must, always or spent < 0
-            if must or sure or (not lean and draw.byte() >= (_SELDOM if depth <= _UPPER else _OFTEN)):
+            if must or sure or (not lean and draw.byte() >= left_out):
                 try:
                     out[name] = make_some(maker, draw) if must else maker(draw)
                 except GaveUp:
@@ -240,7 +241,7 @@ def object_maker(source: MakerSource, schema: dict[str, Any]) -> Make:
 
 def make_some(maker: Make, draw: Draw) -> Any:
     """A value other than null, unless several attempts give nothing else."""
-    for _ in range(_AGAIN):
+    for _ in range(_NULL_ATTEMPTS):
         value = maker(draw)
         if value is not None:
             break
@@ -270,13 +271,13 @@ def _known_fields(known: Any) -> dict[str, Any] | None:
     """Known values by normalised name; a value that is not an object is taken as an id."""
     if type(known) is dict:
         return {plain_letters(name): value for name, value in known.items()}
-    return dict.fromkeys(OWN, known) if type(known) in (str, int) else None
+    return dict.fromkeys(ID_NAMES, known) if type(known) in (str, int) else None
 
 
 def spellings_of(value: Any) -> tuple[Any, ...]:
     """Other forms of a value: as is, as a number, as text, and for an object its id or wrapped value."""
     if isinstance(value, dict):
-        return (value, *[item for name, item in value.items() if plain_letters(name) in OWN], *opened_value(value))
+        return (value, *[item for name, item in value.items() if plain_letters(name) in ID_NAMES], *opened_value(value))
     if isinstance(value, str):
         numeric = _NUMERAL.fullmatch(value)
         return (
@@ -327,7 +328,7 @@ def _read_fields(source: MakerSource, schema: dict[str, Any]) -> list[ObjectFiel
         key = plain_letters(name)
         if key in _FAULTS and name not in needed:
             continue
-        always = name in needed or key in OWN
+        always = name in needed or key in ID_NAMES
         found.append(ObjectField(name, key, source.maker(node, name), always, source.checker(node)))
     return found
 
@@ -359,7 +360,7 @@ def _fill_count(
     for _ in range(20 * max(wanted, least)):
         if len(out) >= max(wanted, least):
             return
-        draw.worked(1)
+        draw.count_work(1)
         extras.add(out, draw)
     if len(out) < least:
         raise GaveUp("too few names were found for an object")

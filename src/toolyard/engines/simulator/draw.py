@@ -53,7 +53,7 @@ class Draw:
     def __init__(self, key: bytes, echo: dict[str, Any] | None = None, must: frozenset[str] = frozenset()) -> None:
         self.key = key
         """The input that determines the sequence."""
-        self.again(key)
+        self.restart(key)
         self.echo = echo
         """Known values by normalised name, or None."""
         self.must = must
@@ -61,14 +61,14 @@ class Draw:
         self.variants = iter(range(_VARIANTS))
         """Variants that may still be tried to satisfy exactly one branch."""
 
-    def again(self, key: bytes) -> None:
+    def restart(self, key: bytes) -> None:
         """Restart with another sequence."""
         first = blake2b(key).digest()
         self.source = chain(first, chain.from_iterable(_hash_blocks(first)))
         self.byte = self.source.__next__
         """The next number from 0 to 255."""
 
-    def worked(self, amount: int) -> None:
+    def count_work(self, amount: int) -> None:
         """Count work; raises `GaveUp` once it exceeds the limit."""
         self._work += amount
         if self._work > _WORK:
@@ -113,7 +113,7 @@ Make = Callable[[Draw], Any]
 Check = Callable[[Any], bool]
 
 
-def nothing(draw: Draw) -> None:
+def make_null(draw: Draw) -> None:
     """Make null."""
 
 
@@ -168,7 +168,7 @@ class Choice:
     __slots__ = ("_check", "_mend", "_nulls", "_sample", "_shallow", "makers")
 
     def __init__(self, makers: list[tuple[int, Make]], check: Check | None, mend: Mend) -> None:
-        self.makers = [make for _, make in makers if make is not nothing]
+        self.makers = [make for _, make in makers if make is not make_null]
         self._nulls = len(self.makers) < len(makers)
         self._shallow = [make for _, make in sorted(makers, key=lambda pair: pair[0])]
         self._check = check
@@ -215,7 +215,7 @@ class Choice:
             return iter(self._shallow)
         count = len(self.makers)
         if not count or (self._nulls and draw.below(8) == 0):
-            return iter([nothing, *self.makers])
+            return iter([make_null, *self.makers])
         if count == 1:
             return iter([self.makers[0], *self._shallow])
         start = draw.below(count)

@@ -13,11 +13,11 @@ from contextlib import suppress
 from itertools import chain
 from typing import Any
 
-from toolyard.engines.simulator.containers import COMMON, is_short, opened_value, spellings_of
+from toolyard.engines.simulator.containers import COMMON_NAMES, is_short, opened_value, spellings_of
 from toolyard.engines.simulator.draw import Draw, GaveUp, count_same, encode
-from toolyard.engines.simulator.profile import PARTS, AnswerPath, Profile, has_own_id
+from toolyard.engines.simulator.profile import DESCRIPTIVE_PARTS, AnswerPath, Profile, has_own_id
 from toolyard.engines.simulator.roles import ID_ENDS, fields_of, noun_of, own_names
-from toolyard.engines.simulator.scalars import OWN
+from toolyard.engines.simulator.scalars import ID_NAMES
 from toolyard.engines.simulator.values import item_node, properties_of
 from toolyard.model.errors import ToolFailed
 from toolyard.model.json_schema import copy_json
@@ -31,11 +31,11 @@ StoredName = list[Any]
 
 LINKS = ("uri", "href", "self", "selflink", "url", "location", "link", "links")
 """Where an entity without an id has its link: `/users/7/albums/1001`, or `{"_links": {"self": {"href": ...}}}`."""
-_SELF = ("self", "selflink", "links")
+_OWN_LINKS = ("self", "selflink", "links")
 _DEEPEST = 4
 _PAGE = 32
 """Entities per page."""
-_DRAWS = 8
+_ID_ATTEMPTS = 8
 """Attempts to draw an unused id."""
 
 
@@ -185,11 +185,11 @@ def _find_entry(entries: Iterator[StoredName], value: str, fields: tuple[str, ..
 
 def _handles_of(fields: Fields, kind: str) -> dict[str, str]:
     """All values by which an entity may be requested: any short field, since other tools may refer to it by any."""
-    inner = [fields[part] for part in PARTS if isinstance(fields.get(part), dict)]
+    inner = [fields[part] for part in DESCRIPTIVE_PARTS if isinstance(fields.get(part), dict)]
     found: dict[str, str] = {}
     for part in (*inner, fields):
         found |= _short_texts(part)
-    link = _find_link(fields) if found.keys().isdisjoint(OWN) else None
+    link = _find_link(fields) if found.keys().isdisjoint(ID_NAMES) else None
     if link is not None:
         *parts, name = link.partition("?")[0].rstrip("/").split("/")
         # A link to something else, such as a webhook's target, is not a handle.
@@ -224,7 +224,7 @@ def _short_texts(values: dict[str, Any]) -> dict[str, str]:
 FIRST_ID = 1000
 """The first id of entities; ids are consecutive."""
 _COUNTED = ("id", "pk", "number")
-_WELL = {"ok": True, "success": True, "successful": True}
+_SUCCESS = {"ok": True, "success": True, "successful": True}
 """Fields that report success."""
 
 
@@ -279,7 +279,7 @@ class AnswerWriter:
             return counted
         found: Any = FIRST_ID + number
         with suppress(GaveUp):
-            draws = [Draw(self.key + b"%d %d" % (number, again)) for again in range(_DRAWS)]
+            draws = [Draw(self.key + b"%d %d" % (number, again)) for again in range(_ID_ATTEMPTS)]
             shown = filter(reader.fits_key, map(reader.values.maker(reader.shown_key, "id"), draws))
             for found in chain(shown, map(reader.key_values.make, draws), reader.key_choices):
                 if self.store.find(found, reader.role.fields) in (None, number):
@@ -313,7 +313,7 @@ class AnswerWriter:
     def _link_entity(self, number: int, known: Fields, path: AnswerPath) -> Fields:
         """A link to the entity, by its own link field or, if it has no id, by any link field."""
         role, letters = self.profile.role, path.letters
-        links = _SELF if has_own_id(path.properties, role.noun) else LINKS
+        links = _OWN_LINKS if has_own_id(path.properties, role.noun) else LINKS
         name = next((letters[link] for link in links if link in letters), None)
         if name is None:
             return {}
@@ -325,7 +325,7 @@ class AnswerWriter:
         """Fields beside the entity in the result: its link, and what was sent beside it."""
         root = self.profile.values.root
         around, known = AnswerPath((), root, properties_of(root, root) or {}), self.store.read(number)
-        inside = {*map(plain_letters, path.properties), *COMMON}
+        inside = {*map(plain_letters, path.properties), *COMMON_NAMES}
         beside = {name: value for name, value in known.items() if plain_letters(name) not in inside}
         return {**self._link_entity(number, known, around), **beside}
 
@@ -359,12 +359,12 @@ class AnswerWriter:
         asked = alike[0] if alike and asked not in path.letters else asked
         called = find_name(known, reader.role.fields, self.store.kind) if reader and asked in path.letters else None
         known = {**self._link_entity(number, known, path), **({path.letters[asked]: called} if called else {}), **known}
-        well = _WELL if self.profile.role.writes else {}
+        well = _SUCCESS if self.profile.role.writes else {}
         echo = {**well, **self._parents, **{plain_letters(name): value for name, value in known.items()}}
         # Fields by which it can be requested must be included.
         ids = [plain_letters(name) for name in path.properties if plain_letters(name).endswith(ID_ENDS)]
         # Nested parts must not get the entity's own id, which is drawn first.
-        key = self.key + (b"%d inside" if not echo.keys().isdisjoint(OWN) else b"%d") % number
+        key = self.key + (b"%d inside" if not echo.keys().isdisjoint(ID_NAMES) else b"%d") % number
         draw = Draw(key, echo, frozenset((*echo, *own.values(), *ids, asked, "metadata")))
         shown = {plain_letters(name) for name in path.properties}
         others = {name: echo[plain] for name, plain in own.items() if plain in echo and plain not in shown}
@@ -449,11 +449,11 @@ class AnswerWriter:
         """A result by the tool's schema, with known values under their names; `whole` is the preferred result."""
         values = self.profile.values
         text = self.profile.prefix + encode(arguments) if text is None else text
-        draw = Draw(text, {**_WELL, **{plain_letters(name): value for name, value in known.items()}}, must)
+        draw = Draw(text, {**_SUCCESS, **{plain_letters(name): value for name, value in known.items()}}, must)
         draw.known = whole
         return values.overlay(values.root, values.make(draw), whole)
 
-    def tell(self, value: Any, arguments: dict[str, Any], known: Fields, text: bytes | None = None) -> Any:
+    def free_answer(self, value: Any, arguments: dict[str, Any], known: Fields, text: bytes | None = None) -> Any:
         """The value itself if the result may be any object; else a result by the schema, with known values."""
         if not self.profile.is_free:
             return self.make_answer(arguments, known, text)

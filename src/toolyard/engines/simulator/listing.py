@@ -24,15 +24,19 @@ _CURSORS = (
 )
 _USUAL = 20
 """Page size if the arguments give only a page number or an offset."""
-_SHOWN = frozenset(("count", "resultcount", "numresults"))
-_COUNTS = frozenset(("total", "totalcount", "totalresults", "totalitems", "totalelements", "totalsize", "totalhits"))
-_COUNTS |= {"totalentries", "totalrecords", "numberofresults"}
-_LAST = frozenset(("totalpages", "pagecount", "pages", "numpages", "lastpage"))
-_MORE = frozenset(("hasmore", "hasnext", "hasnextpage", "truncated", "istruncated"))
-_NEXT = frozenset(("nextcursor", "nextpagetoken", "nexttoken", "nextpage", "nextoffset", "continuationtoken", "next"))
-_ABOUT = frozenset(("meta", "metadata", "pagination", "paging", "pageinfo", "page", "links"))
+_SHOWN_COUNTS = frozenset(("count", "resultcount", "numresults"))
+_TOTAL_COUNTS = frozenset(
+    ("total", "totalcount", "totalresults", "totalitems", "totalelements", "totalsize", "totalhits")
+)
+_TOTAL_COUNTS |= {"totalentries", "totalrecords", "numberofresults"}
+_PAGE_COUNTS = frozenset(("totalpages", "pagecount", "pages", "numpages", "lastpage"))
+_MORE_FLAGS = frozenset(("hasmore", "hasnext", "hasnextpage", "truncated", "istruncated"))
+_NEXT_NAMES = frozenset(
+    ("nextcursor", "nextpagetoken", "nexttoken", "nextpage", "nextoffset", "continuationtoken", "next")
+)
+_INFO_PARTS = frozenset(("meta", "metadata", "pagination", "paging", "pageinfo", "page", "links"))
 """Parts of a result with information about its list."""
-SAID = _SHOWN | _COUNTS | _LAST | _MORE | _NEXT | _ABOUT
+LIST_INFO = _SHOWN_COUNTS | _TOTAL_COUNTS | _PAGE_COUNTS | _MORE_FLAGS | _NEXT_NAMES | _INFO_PARTS
 """Normalised names of information about a list, and of the parts that contain it."""
 
 
@@ -67,7 +71,7 @@ class PageRequest:
         if not isinstance(at, dict):
             return
         for part in _parts_about_lists(whole, at, path):
-            kept = any(plain_letters(name) in _COUNTS for name in part)
+            kept = any(plain_letters(name) in _TOTAL_COUNTS for name in part)
             for name in list(part):
                 self._correct_one(
                     part, name, self._values_for_name(plain_letters(name), part[name], counts, kept), whole, check
@@ -78,7 +82,7 @@ class PageRequest:
     ) -> None:
         before = part[name]
         for value in ways:
-            if value is _GONE:
+            if value is _LEFT_OUT:
                 del part[name]
             else:
                 part[name] = value
@@ -92,21 +96,21 @@ class PageRequest:
         is_number = isinstance(before, int) and not isinstance(before, bool)
         end = self.begin + shown if self._size is not None else total
         more = end < total
-        if is_number and (letters in _COUNTS or letters in _SHOWN):
-            return (shown if letters in _SHOWN and kept else total,)
-        if is_number and letters in _LAST:
+        if is_number and (letters in _TOTAL_COUNTS or letters in _SHOWN_COUNTS):
+            return (shown if letters in _SHOWN_COUNTS and kept else total,)
+        if is_number and letters in _PAGE_COUNTS:
             return (-(-total // self._size) if self._size else min(total, 1),)
         if isinstance(before, bool):
-            return (more,) if letters in _MORE else (False,) if letters == "incompleteresults" else ()
-        if letters not in _NEXT or isinstance(before, (dict, list)):
+            return (more,) if letters in _MORE_FLAGS else (False,) if letters == "incompleteresults" else ()
+        if letters not in _NEXT_NAMES or isinstance(before, (dict, list)):
             return ()
         if not more:
-            return None, _GONE, ""
+            return None, _LEFT_OUT, ""
         page = max(self._page or 1, 1) + 1
         return (page, str(page)) if letters == "nextpage" else (str(end), end)
 
 
-_GONE = object()
+_LEFT_OUT = object()
 
 
 def _parts_about_lists(whole: Any, at: dict[str, Any], path: tuple[str, ...]) -> Iterator[dict[str, Any]]:
@@ -116,7 +120,7 @@ def _parts_about_lists(whole: Any, at: dict[str, Any], path: tuple[str, ...]) ->
         if part is not at:
             yield part
         for name, value in list(part.items()):
-            if isinstance(value, dict) and plain_letters(name) in _ABOUT and name not in path:
+            if isinstance(value, dict) and plain_letters(name) in _INFO_PARTS and name not in path:
                 yield value
 
 
@@ -168,7 +172,7 @@ class ListingCall:
             items = [store.read(number) for number in shown]
             return writer.fit_schema({"items": items, "total": len(numbers)}, self._arguments)
         made = [writer.make_entity(number, store.read(number), path) for number in shown]
-        whole = writer.wrap_entities(path, made, self._arguments, must=SAID)
+        whole = writer.wrap_entities(path, made, self._arguments, must=LIST_INFO)
         front = path.names[: path.names.index(ITEM)]
         pages.correct_counts(whole, front, (len(made), len(numbers)), profile.values.check)
         return whole

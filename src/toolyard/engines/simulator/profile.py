@@ -13,11 +13,11 @@ from typing import Any
 
 import msgspec
 
-from toolyard.engines.simulator.containers import COMMON, is_short, spellings_of
+from toolyard.engines.simulator.containers import COMMON_NAMES, is_short, spellings_of
 from toolyard.engines.simulator.draw import Draw, GaveUp, count_same, encode
 from toolyard.engines.simulator.roles import (
-    ALONE,
-    THINGS,
+    GENERIC_NOUNS,
+    NO_NEIGHBOURS,
     Neighbours,
     noun_of,
     nouns_of,
@@ -25,7 +25,7 @@ from toolyard.engines.simulator.roles import (
     role_of,
     verb_by_name,
 )
-from toolyard.engines.simulator.scalars import OWN
+from toolyard.engines.simulator.scalars import ID_NAMES
 from toolyard.engines.simulator.values import SchemaValues, SharedParts, item_node, properties_of
 from toolyard.model.bindings import RestBinding
 from toolyard.model.tool import Tool
@@ -36,24 +36,26 @@ from toolyard.words.identifiers import CrudVerb, plain_letters, singular, split_
 _ENVELOPES = ("data", "result", "response", "payload")
 """Names that are used only for envelopes."""
 _WRAPPERS = (*_ENVELOPES, "item", "record", "resource", "object", "value", "body", "content")
-_LISTS = frozenset(("items", "data", "results", "values", "records", "entries", "list", "resources", "content"))
-_LISTS |= {"objects", "rows", "result", "response", "elements", "hits", "matches", "members", "value", "documents"}
-_LISTS |= {"successes", "succeeded", "created"}
+_LIST_NAMES = frozenset(("items", "data", "results", "values", "records", "entries", "list", "resources", "content"))
+_LIST_NAMES |= {"objects", "rows", "result", "response", "elements", "hits", "matches", "members", "value", "documents"}
+_LIST_NAMES |= {"successes", "succeeded", "created"}
 _FILTERS = frozenset(("filter", "filters", "query", "where", "criteria", "sort", "orderby", "limit", "offset"))
 """Arguments that select entities, or limit their number."""
-_MAKING = frozenset(("create", "add", "insert", "register"))
+_CREATE_VERBS = frozenset(("create", "add", "insert", "register"))
 """Verbs that mean creation wherever they occur in a name: `get_or_create_user`."""
 _DEEPEST = 4
 
 
 ITEM = "[]"
 """In a path: the items of a list."""
-_ABOUT = frozenset(("meta", "metadata", "links", "included", "status", "success", "ok", "code", "message", "messages"))
-_ABOUT |= {"errors", "error", "warnings", "requestid", "pagination", "jsonapi", "version", "timestamp"}
+_RESULT_INFO = frozenset(
+    ("meta", "metadata", "links", "included", "status", "success", "ok", "code", "message", "messages")
+)
+_RESULT_INFO |= {"errors", "error", "warnings", "requestid", "pagination", "jsonapi", "version", "timestamp"}
 """Fields of a result that are not about its entity."""
-_RESULT = _ABOUT | {"type", "statuscode"}
+_OUTCOME_NAMES = _RESULT_INFO | {"type", "statuscode"}
 """Fields that report the outcome of a call."""
-PARTS = ("metadata", "attributes", "properties", "meta", "sys", "info")
+DESCRIPTIVE_PARTS = ("metadata", "attributes", "properties", "meta", "sys", "info")
 """Parts of an entity that describe the entity itself, and may contain its name."""
 
 
@@ -92,7 +94,7 @@ def find_entity(root: dict[str, Any], noun: str) -> AnswerPath | None:
     if path is None or not has_own_id(path.properties, noun):
         listed = find_list(root, noun, among=("data", "result", "results", "items", "response"))
         named = find_list(root, noun, among=())
-        contents = _tell_contents(root, root)
+        contents = _content_names(root, root)
         if listed is not None and not (
             has_own_id(listed.properties, noun) and _is_envelope("data", listed.properties, contents)
         ):
@@ -113,10 +115,10 @@ def _is_list(root: dict[str, Any], noun: str) -> bool:
     return find_list(root, noun) is not None and (one is None or not has_own_id(one.properties, noun))
 
 
-def _tell_contents(root: dict[str, Any], node: SubSchema) -> list[str]:
+def _content_names(root: dict[str, Any], node: SubSchema) -> list[str]:
     """The properties of a result, without metadata about the result."""
     letters = {name: plain_letters(name) for name in properties_of(root, node) or ()}
-    return [name for name, plain in letters.items() if plain not in _ABOUT and not plain.startswith("total")]
+    return [name for name, plain in letters.items() if plain not in _RESULT_INFO and not plain.startswith("total")]
 
 
 def _open_envelopes(root: dict[str, Any], node: SubSchema, noun: str) -> AnswerPath | None:
@@ -137,7 +139,7 @@ def _wrapped_name(root: dict[str, Any], properties: dict[str, SubSchema], noun: 
     if has_own_id(properties, noun) and len(properties) > 1:
         return None  # though in `{"Id": {"id": 7}}` the id itself is wrapped
     letters = {plain_letters(name): name for name in reversed(properties)}
-    rest = {plain: name for plain, name in letters.items() if plain not in _ABOUT}
+    rest = {plain: name for plain, name in letters.items() if plain not in _RESULT_INFO}
     for plain in (*nouns_of(noun), *_WRAPPERS):
         inside = properties_of(root, properties[letters[plain]]) if plain in letters else None
         named = plain in _ENVELOPES and has_own_id(inside or (), noun)
@@ -151,7 +153,7 @@ def _wrapped_name(root: dict[str, Any], properties: dict[str, SubSchema], noun: 
     about = letters.get("metadata")
     inside = properties_of(root, properties[about]) if about is not None else None
     beside = {plain: name for plain, name in letters.items() if name != about}
-    large = inside and (len(inside) > len(properties) or (beside.keys() <= _RESULT and _has_id(inside)))
+    large = inside and (len(inside) > len(properties) or (beside.keys() <= _OUTCOME_NAMES and _has_id(inside)))
     if large and "name" not in letters and all(_is_scalar(root, properties[name]) for name in beside.values()):
         return about  # only scalars beside it, and no name among them
     return None
@@ -171,13 +173,13 @@ def _is_envelope(name: str, inside: Collection[str], all_names: Collection[str])
 def has_own_id(properties: Iterable[str], noun: str) -> bool:
     """True if the properties include the entity's own id."""
     starts = [start for name in nouns_of(noun) if name for start in (name, f"{name}s")]
-    ids = {*OWN, "sha", *[f"{thing}id" for thing in THINGS]}
-    ids |= {start + end for start in starts for end in (*OWN, "key", "identifier", "number")}
+    ids = {*ID_NAMES, "sha", *[f"{thing}id" for thing in GENERIC_NOUNS]}
+    ids |= {start + end for start in starts for end in (*ID_NAMES, "key", "identifier", "number")}
     return any(plain_letters(name) in ids for name in properties)
 
 
 def find_list(
-    root: dict[str, Any], noun: str, among: Collection[str] = _LISTS, node: SubSchema | None = None
+    root: dict[str, Any], noun: str, among: Collection[str] = _LIST_NAMES, node: SubSchema | None = None
 ) -> AnswerPath | None:
     """The list of objects that a result, or one variant of it, is about; `among` are generic names of lists."""
     found: list[tuple[int, int, AnswerPath]] = []
@@ -199,7 +201,7 @@ def find_list(
     if not found:
         return None
     rank, _, best = min(found, key=lambda one: one[:2])
-    alone = len(found) == 1 and best.names.index(ITEM) == 1 and _has_id(best.properties) and among is _LISTS
+    alone = len(found) == 1 and best.names.index(ITEM) == 1 and _has_id(best.properties) and among is _LIST_NAMES
     return best if rank < 3 or alone else None
 
 
@@ -231,7 +233,7 @@ class Profile:
     """What a tool seems to do, the maker of its results, and where the entity is in its arguments."""
 
     def __init__(
-        self, tool: Tool, seed: int | str, shared: SharedParts | None = None, neighbours: Neighbours = ALONE
+        self, tool: Tool, seed: int | str, shared: SharedParts | None = None, neighbours: Neighbours = NO_NEIGHBOURS
     ) -> None:
         self.tool = tool
         self._beside = seed, shared, neighbours
@@ -264,7 +266,7 @@ class Profile:
         self.plain = self.role.verb == "none" and not self.role.writes and not self.is_free
         """True if the result depends on nothing but the arguments."""
         self.body_argument = _find_body(tool)
-        self.ignored = _find_ignored(tool)
+        self.ignored = _find_call_arguments(tool)
         self.envelope = self._find_envelope()
         """The names that lead to the entity in the body."""
 
@@ -335,7 +337,7 @@ class Profile:
     def _is_lookup(self) -> bool:
         """True if a POST is a search: its name or filters suggest so, and it does not return a single entity."""
         binding, path = self.tool.binding, self.entity_path
-        if not isinstance(binding, RestBinding) or not _MAKING.isdisjoint(split_identifier(self.tool.name)):
+        if not isinstance(binding, RestBinding) or not _CREATE_VERBS.isdisjoint(split_identifier(self.tool.name)):
             return False
         if path is not None and ITEM not in path.names and has_own_id(path.properties, self.role.noun):
             return False
@@ -359,7 +361,9 @@ class Profile:
         return {
             plain_letters(name): arguments[name]
             for name in self.role.scope
-            if arguments.get(name) is not None and plain_letters(name) not in COMMON and plain_letters(name) not in own
+            if arguments.get(name) is not None
+            and plain_letters(name) not in COMMON_NAMES
+            and plain_letters(name) not in own
         }
 
     def _find_envelope(self) -> tuple[str, ...]:
@@ -379,7 +383,9 @@ class Profile:
             opened = next((plain for plain in names if plain in letters and plain not in own), "")
             inside = properties_of(root, properties[letters[opened]]) if opened else None
             sure = opened in wrapped or opened == nouns_of(self.role.noun)[0]
-            if inside is None or not (sure or (opened not in PARTS and _is_envelope(opened, inside, letters))):
+            if inside is None or not (
+                sure or (opened not in DESCRIPTIVE_PARTS and _is_envelope(opened, inside, letters))
+            ):
                 break
             found, properties = (*found, letters[opened]), inside
         self._sendable = frozenset(map(plain_letters, properties))
@@ -408,7 +414,7 @@ class Profile:
     @cached_property
     def _main_part(self) -> tuple[str, frozenset[str]]:
         """The part that holds most of an entity's fields, such as `attributes`, and the fields in it."""
-        parts = ((name, self.shown.get(name) or frozenset()) for name in PARTS)
+        parts = ((name, self.shown.get(name) or frozenset()) for name in DESCRIPTIVE_PARTS)
         return next((part for part in parts if part[1] and len(part[1]) >= len(self.shown)), ("", frozenset()))
 
     def _sink_fields(self, sent: dict[str, Any]) -> dict[str, Any]:
@@ -425,12 +431,12 @@ class Profile:
         shown, letters = self._own_parts or self.shown, plain_letters(name)
         own = shown.get(letters) or ()
         inside = {plain_letters(inner): inner for inner in sent[name]}
-        if (letters in shown and not own) or not inside.keys().isdisjoint(OWN):
+        if (letters in shown and not own) or not inside.keys().isdisjoint(ID_NAMES):
             return sent
         lifted = [plain for plain in inside if plain in shown and plain not in own]
         if len(lifted) == len(inside) and letters not in shown:
             return {**sent[name], **sent}
-        if 2 * len(lifted) < len(inside) or len(set(lifted) - COMMON) < 2:
+        if 2 * len(lifted) < len(inside) or len(set(lifted) - COMMON_NAMES) < 2:
             return sent
         return {**{inside[plain]: sent[name][inside[plain]] for plain in lifted}, **sent}
 
@@ -458,7 +464,7 @@ class Profile:
         for name, value in sent.items():
             if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
                 letters = plain_letters(name)
-                several = listed or letters in _LISTS or singular(letters).endswith(names[1:])
+                several = listed or letters in _LIST_NAMES or singular(letters).endswith(names[1:])
                 alone = len(sent) == 1 and several and letters not in parts
                 # Beside an entity in its envelope, a list is something else.
                 named = letters != names[0] and singular(letters) == names[0] and letters not in parts
@@ -473,7 +479,7 @@ class Profile:
 _CREDENTIALS = frozenset(("apikey", "accesstoken", "authtoken", "token", "authorization", "auth", "password", "secret"))
 
 
-def _find_ignored(tool: Tool) -> frozenset[str]:
+def _find_call_arguments(tool: Tool) -> frozenset[str]:
     """Arguments about the call itself, such as credentials."""
     properties = tool.parameters.get("properties")
     found = (

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from toolyard.engines.simulator.scalars import OWN
+from toolyard.engines.simulator.scalars import ID_NAMES
 from toolyard.model.bindings import RestBinding
 from toolyard.model.tool import Effects, Tool
 from toolyard.words.identifiers import (
@@ -21,9 +21,9 @@ from toolyard.words.identifiers import (
     split_identifier,
 )
 
-_LINKS = frozenset(("by", "for", "with", "from", "in", "of", "to", "using", "via", "on", "at", "as", "and"))
-_SEVERAL = frozenset(("batch", "bulk", "many", "several"))
-_EMPTY = _SEVERAL | {
+_PREPOSITIONS = frozenset(("by", "for", "with", "from", "in", "of", "to", "using", "via", "on", "at", "as", "and"))
+_BATCH_WORDS = frozenset(("batch", "bulk", "many", "several"))
+_FILLER_WORDS = _BATCH_WORDS | {
     "all",
     "new",
     "the",
@@ -37,16 +37,18 @@ _EMPTY = _SEVERAL | {
     "one",
     "multiple",
 }
-ID_ENDS = (*OWN, "identifier", "number", "key", "slug", "code", "name", "login", "ref", "arn", "handle", "sha")
-_IDS = (*OWN, "key")
+ID_ENDS = (*ID_NAMES, "identifier", "number", "key", "slug", "code", "name", "login", "ref", "arn", "handle", "sha")
+_IDS = (*ID_NAMES, "key")
 _NAMES = ("name", "slug", "label", "login", "username", "fullname")
-THINGS = ("entity", "object", "resource", "record")
+GENERIC_NOUNS = ("entity", "object", "resource", "record")
 """Names that may stand for any entity."""
-_NAMING = frozenset(("book", "schedule", "open", "post", "upload", "place", "start", "issue", "reserve", "index"))
-_NAMING |= {"archive", "pay", "run", "transfer", "merge"}
+_NOUN_LIKE_VERBS = frozenset(
+    ("book", "schedule", "open", "post", "upload", "place", "start", "issue", "reserve", "index")
+)
+_NOUN_LIKE_VERBS |= {"archive", "pay", "run", "transfer", "merge"}
 """Verbs that also begin names of entities: `/merge_requests`, `/pay-runs`."""
 _PARAMETER = re.compile(r"\{([^{}]+)\}")
-_BEHIND = re.compile(r"\(('?)(\{[^{}]+\})\1\)")
+_ODATA_KEY = re.compile(r"\(('?)(\{[^{}]+\})\1\)")
 """A key in OData's syntax: `/Products({id})`."""
 
 
@@ -57,7 +59,7 @@ class Neighbours(msgspec.Struct, frozen=True):
     changed: Collection[str] = ()
 
 
-ALONE = Neighbours()
+NO_NEIGHBOURS = Neighbours()
 
 
 def find_neighbours(tools: Iterable[Tool]) -> Neighbours:
@@ -77,7 +79,7 @@ def find_neighbours(tools: Iterable[Tool]) -> Neighbours:
 
 def _split_path(path: str) -> list[str]:
     # Ignore the format of the response.
-    path = _BEHIND.sub(r"/\2", path.removesuffix(".json").removesuffix(".xml"))
+    path = _ODATA_KEY.sub(r"/\2", path.removesuffix(".json").removesuffix(".xml"))
     return [part for part in path.split("/") if part]
 
 
@@ -106,7 +108,7 @@ def nouns_of(noun: str) -> tuple[str, ...]:
     return plain_letters(noun), plain_letters(noun.rpartition(" ")[2])
 
 
-def role_of(tool: Tool, *, lists: bool, neighbours: Neighbours = ALONE) -> Role:
+def role_of(tool: Tool, *, lists: bool, neighbours: Neighbours = NO_NEIGHBOURS) -> Role:
     """The role of a tool; `lists` is true if its result contains a list of objects."""
     binding = tool.binding
     if isinstance(binding, RestBinding):
@@ -129,7 +131,7 @@ def fields_of(key: str, noun: str) -> tuple[str, ...]:
     elif rest != name:
         found.append(rest)
     ending = max((end for end in ID_ENDS if name.endswith(end)), key=len, default=None)
-    starts = [thing, plain_letters(noun.rpartition(" ")[2]), *THINGS]
+    starts = [thing, plain_letters(noun.rpartition(" ")[2]), *GENERIC_NOUNS]
     if ending is not None:
         found += [ending, *[start + ending for start in starts]]
     return tuple(dict.fromkeys((*found, *_IDS, *[start + "id" for start in starts])))
@@ -144,7 +146,7 @@ def own_names(noun: str) -> dict[str, str]:
 def _role_by_path(tool: Tool, binding: RestBinding, lists: bool, neighbours: Neighbours) -> Role:
     parts = _split_path(binding.path)
     method = binding.method.lower()
-    several = method == "post" and len(parts) > 1 and parts[-1].lower() in _SEVERAL
+    several = method == "post" and len(parts) > 1 and parts[-1].lower() in _BATCH_WORDS
     # If a batch can be shown, the batch is the entity that is created.
     if several and _full_kind(tool, _collection_of(parts, {})[0]) not in neighbours.readers:
         parts.pop()
@@ -226,7 +228,7 @@ def _role_by_last_word(
     asked = [word for word in spoken if CRUD_BY_VERB[word] in ("get", "list")]
     if method == "get":
         spoken = asked
-    if (len(words) > 1 and words[0] in _NAMING and is_plural(words[-1])) or (
+    if (len(words) > 1 and words[0] in _NOUN_LIKE_VERBS and is_plural(words[-1])) or (
         _full_kind(tool, kind) in (neighbours.changed if asked == words else neighbours.readers)
     ):
         spoken = []
@@ -265,10 +267,10 @@ def _role_by_name(tool: Tool, name: str, context: str, lists: bool) -> Role:
         return Role()
     verb = CRUD_BY_VERB[words[at]]
     rest = words[:at] + words[at + 1 :]
-    cut = next((index for index, word in enumerate(rest) if word in _LINKS), len(rest))
+    cut = next((index for index, word in enumerate(rest) if word in _PREPOSITIONS), len(rest))
     if verb in ("create", "delete") and rest[:1] in (["to"], ["from"]):
         return Role("act")  # it changes something else
-    thing = [word for word in rest[:cut] if word not in _EMPTY and word not in ("id", "list")]
+    thing = [word for word in rest[:cut] if word not in _FILLER_WORDS and word not in ("id", "list")]
     plural = bool(thing) and singular(thing[-1]) != thing[-1]
     noun = " ".join([*thing[:-1], singular(thing[-1])]) if thing else context
     if not noun:

@@ -29,14 +29,14 @@ class MakerSource(Protocol):
 _LONGEST = 20_000
 _LARGEST = 500_000
 """Characters of the longest text that can be requested."""
-_FEW = 3
+_FEW_EXAMPLES = 3
 _GREATEST = Fraction(1.7e308)
-_AGAIN = 8
+_NUMBER_ATTEMPTS = 8
 """Attempts to draw a number that fits."""
 _IDS = frozenset({"id", "ids", "uuid", "guid", "sid", "key", "number", "sha", "token", "etag"})
-OWN = ("id", "uuid", "guid", "sid", "gid", "uid", "pk")
+ID_NAMES = ("id", "uuid", "guid", "sid", "gid", "uid", "pk")
 """Normalised names of common id fields."""
-_WHOLE: Mapping[str, tuple[int, int]] = {
+_INTEGER_RANGES: Mapping[str, tuple[int, int]] = {
     "int8": (-128, 127),
     "uint8": (0, 255),
     "int16": (-32_768, 32_767),
@@ -55,7 +55,7 @@ def choose_value(values: list[Any]) -> Make:
     return one_of(values)
 
 
-flag = one_of((False, True))
+make_boolean = one_of((False, True))
 """Make true or false."""
 
 
@@ -81,7 +81,7 @@ def mix_values(make: Make, values: list[Any], name: str) -> Make:
     """Use a schema's examples some of the time, but never for ids, which must differ."""
     if not values or not may_repeat(name):
         return make
-    if len(values) > _FEW:
+    if len(values) > _FEW_EXAMPLES:
         return one_of(values)
     return lambda draw: values[draw.below(len(values))] if draw.byte() & 1 else make(draw)
 
@@ -129,7 +129,7 @@ def _fit_length(write: Text, bounds: tuple[int, int]) -> Make:
 
 def _pad_letters(draw: Draw, count: int) -> str:
     """A text of that many letters, repeated if it is long."""
-    draw.worked(count // 8)
+    draw.count_work(count // 8)
     return (draw.letters("abcdefghijklmnopqrstuvwxyz", min(count, 64)) * (count // 64 + 1))[:count]
 
 
@@ -152,7 +152,7 @@ def _pattern_maker(pattern: str, bounds: tuple[int, int], values: list[Any], che
             found = write(draw, spread, exact)
             if exact and len(found) > bounds[1]:
                 found = write(draw, max(spread - len(found) + bounds[1], 0), True)
-            draw.worked(1 + len(found) // 8)
+            draw.count_work(1 + len(found) // 8)
             if check(found):
                 return found
             longer = found + _pad_letters(draw, max(0, low - len(found)))
@@ -194,7 +194,7 @@ def _multiple_maker(step: Fraction, multiples: tuple[int, int], check: Check, ot
     above, below = step.numerator, step.denominator
 
     def make(draw: Draw) -> Any:
-        for _ in range(_AGAIN):
+        for _ in range(_NUMBER_ATTEMPTS):
             found = draw.between(*multiples) * above
             value = found / below if otherwise is not None or found % below else found // below
             if check(value):
@@ -239,7 +239,7 @@ def _read_bounds(schema: Mapping[str, Any], *, whole: bool) -> tuple[Fraction | 
         low = Fraction(floor(edge) + 1) if whole else edge
     if top is not None and (high is None or top <= high):
         high = Fraction(ceil(top) - 1) if whole else top
-    known = _WHOLE.get(str(schema.get("format"))) if whole else None
+    known = _INTEGER_RANGES.get(str(schema.get("format"))) if whole else None
     if known is not None:
         least, most = map(Fraction, known)
         low = least if low is None else max(low, least)

@@ -28,7 +28,17 @@ from toolyard.model.tool import Tool
 from toolyard.schema.options import check_keys, option_type, read_value
 from toolyard.words.identifiers import plain_letters
 
-_MADE = ("created", "createdcount", "inserted", "insertedcount", "added", "count", "total", "totalcount", "processed")
+_COUNT_NAMES = (
+    "created",
+    "createdcount",
+    "inserted",
+    "insertedcount",
+    "added",
+    "count",
+    "total",
+    "totalcount",
+    "processed",
+)
 """Names under which a result reports the number of created entities."""
 ENTITIES = 3
 """Default number of entities of each kind in a world."""
@@ -66,8 +76,8 @@ class CrudCall:
         """Show, change or delete the requested entity."""
         role, store = self._profile.role, self._store
         given = None if role.key is None else arguments.get(role.key)
-        key: Any = ONLY if given is None else given
-        called, fields = ({"@": ONLY}, ("",)) if given is None else ({str(role.key): given}, role.fields)
+        key: Any = ONLY_HANDLE if given is None else given
+        called, fields = ({"@": ONLY_HANDLE}, ("",)) if given is None else ({str(role.key): given}, role.fields)
         number = store.find(key, fields)
         gone = number is None and store.is_gone(key, fields)
         absent = number is None and self._closed and given is not None
@@ -147,7 +157,7 @@ class CrudCall:
         store.mark_written()
         if profile.is_free:
             return writer.fit_schema({"items": made, "count": len(made)}, arguments)
-        known = {**arguments, **dict.fromkeys(_MADE, len(made))}
+        known = {**arguments, **dict.fromkeys(_COUNT_NAMES, len(made))}
         known["ids"] = known[f"{plain_letters(profile.role.noun)}ids"] = [
             one.get("id") for one in made if isinstance(one, dict)
         ]
@@ -163,7 +173,7 @@ class CrudCall:
             fields = self._store.read(number)
             self._store.remove(number)
         answer = {"deleted": True} if "@" in called else {**called, "deleted": True}
-        return self._writer.tell(answer, arguments, {**fields, **arguments, "deleted": True})
+        return self._writer.free_answer(answer, arguments, {**fields, **arguments, "deleted": True})
 
     def _answer_other(self, arguments: dict[str, Any]) -> Any:
         """The result of a tool without entities: by its arguments, and if it is not idempotent, by the call count."""
@@ -175,7 +185,7 @@ class CrudCall:
             self._state[name] = count + 1
             text += b"%d" % count
         simple = {name: value for name, value in arguments.items() if not isinstance(value, (list, dict))}
-        return self._writer.tell({"status": "success", **simple}, arguments, arguments, text)
+        return self._writer.free_answer({"status": "success", **simple}, arguments, arguments, text)
 
     def _fields_by_key(self, key: Any) -> Fields:
         """The fields of an entity of which only the key is known."""
@@ -202,7 +212,7 @@ def _absence_error(role: Role, given: Any, *, gone: bool) -> ToolFailed:
     )
 
 
-_KEPT = 20_000
+_MOST_PROFILES = 20_000
 """Maximum number of cached profiles."""
 
 
@@ -230,7 +240,7 @@ class Simulator:
         self._shared: dict[str, SharedParts] = {}
         self._lock = Lock()
 
-    def meet(self, tools: Sequence[Tool]) -> None:
+    def use_tools(self, tools: Sequence[Tool]) -> None:
         """Set the current tools: the role of a tool may depend on the others in its namespace."""
         if tools is self._tools:
             return
@@ -281,9 +291,9 @@ class Simulator:
             if beside is None:
                 beside = self._neighbours[tool.namespace] = find_neighbours(self._spaces.get(tool.namespace, ()))
             made = Profile(tool, self.seed, shared, beside)
-            if len(self._profiles) >= _KEPT:
+            if len(self._profiles) >= _MOST_PROFILES:
                 self._shared.clear()
-                for key in list(self._profiles)[: _KEPT // 4]:
+                for key in list(self._profiles)[: _MOST_PROFILES // 4]:
                     del self._profiles[key]
             self._profiles[id(tool)] = made
         return made
@@ -329,7 +339,7 @@ def echo_of(arguments: dict[str, Any]) -> dict[str, Any]:
 
 _ORDER = ("create", "get", "list", "update", "replace", "act", "delete")
 """Precedence of tools whose views of an entity differ."""
-ONLY = "it"
+ONLY_HANDLE = "it"
 """The handle of an entity that is the only one of its kind."""
 
 Scope = tuple[str, ...]
@@ -359,12 +369,12 @@ class World(msgspec.Struct, frozen=True):
             scopes: list[Scope] = places.get(outer, []) if "{}" in kind else [()]
             places[kind] = [
                 (*scope, name)
-                for scope, store in self._share_out(scopes, kinds[kind], state)
+                for scope, store in self._distribute_entities(scopes, kinds[kind], state)
                 for name in _names_of(store, kinds[kind])
             ]
         return state
 
-    def _share_out(
+    def _distribute_entities(
         self, scopes: list[Scope], profiles: list[Profile], state: dict[str, Any]
     ) -> Iterator[tuple[Scope, EntityStore]]:
         single = all(profile.role.single for profile in profiles)
@@ -377,7 +387,7 @@ class World(msgspec.Struct, frozen=True):
             yield scope, store
 
     def _add_entity(self, store: EntityStore, profiles: list[Profile], scope: Scope, *, single: bool) -> None:
-        number = store.add({}, {"@": ONLY} if single else {})
+        number = store.add({}, {"@": ONLY_HANDLE} if single else {})
         key = encode([self.seed, store.kind])
         known = _created_fields(profiles[0], key + b"%d" % number)
         for profile in profiles:

@@ -12,8 +12,8 @@ from itertools import chain, islice, product
 from typing import Any
 
 from toolyard.engines.simulator.containers import array_maker, object_maker, spellings_of
-from toolyard.engines.simulator.draw import LEAVES, SIMPLE, Check, Choice, Draw, GaveUp, Lazy, Make, nothing
-from toolyard.engines.simulator.scalars import OWN, choose_value, flag, number_maker, text_maker
+from toolyard.engines.simulator.draw import LEAVES, SIMPLE, Check, Choice, Draw, GaveUp, Lazy, Make, make_null
+from toolyard.engines.simulator.scalars import ID_NAMES, choose_value, make_boolean, number_maker, text_maker
 from toolyard.model.errors import InvalidSchemaError
 from toolyard.model.json_schema import json_type
 from toolyard.schema.compile import compile_schema
@@ -32,15 +32,15 @@ _TRIES = ((0, False), (0, False), (LEAVES + 1, False), (-10 * LEAVES, False), (1
 _ANNOTATIONS = frozenset({"description", "title", "default", "example", "examples", "deprecated"})
 _ANNOTATIONS |= {"readOnly", "writeOnly", "$comment"}
 _PLAIN = frozenset({"$ref", "anyOf", "type", "properties", "required", "items", "additionalProperties"})
-_KEPT = ("$schema", "$defs", "definitions")
+_SHARED_KEYWORDS = ("$schema", "$defs", "definitions")
 _ROOT = "root of it all"
-_FOLLOWED = 40
+_MOST_SUBSCHEMAS = 40
 """Maximum number of subschemas followed at one place."""
-_LAID = 500
+_MOST_OVERLAID = 500
 """Maximum number of known properties laid over a generated object."""
-_TRIED = 200
+_MOST_SHORTENED = 200
 """Maximum number of objects with a property removed that are tried for that."""
-_MENDED = 6
+_CANDIDATES_KEPT = 6
 """Candidates kept while searching for a valid value."""
 
 
@@ -59,7 +59,7 @@ class SharedParts:
 
     def fits(self, root: dict[str, Any]) -> bool:
         """True if every definition is the same object as in earlier schemas; if so, the schema is added."""
-        own = {f"{key}/{name}": node for key in _KEPT[1:] for name, node in (root.get(key) or {}).items()}
+        own = {f"{key}/{name}": node for key in _SHARED_KEYWORDS[1:] for name, node in (root.get(key) or {}).items()}
         if any(self._definitions.get(name, node) is not node for name, node in own.items()):
             return False
         self._definitions |= own
@@ -101,15 +101,15 @@ class SchemaValues:
                     why = str(error)
         if not makers:
             return _fail_with(f"{name}: {why}" if name else why)
-        if plain_letters(name) in OWN and not checked:
+        if plain_letters(name) in ID_NAMES and not checked:
             # Avoid null as an id: the entity could not be requested.
-            makers = [pair for pair in makers if pair[1] is not nothing] or makers
+            makers = [pair for pair in makers if pair[1] is not make_null] or makers
         if len(makers) == 1 and not checked:
             return makers[0][1]
         choices = _list_choices(self.root, node) if checked else []
-        return Choice(makers, self.checker(node) if checked else None, partial(self._tell_apart, choices))
+        return Choice(makers, self.checker(node) if checked else None, partial(self._violate_branches, choices))
 
-    def _tell_apart(
+    def _violate_branches(
         self, choices: list[list[SubSchema]], value: Any, known: Any, tries: Iterator[int]
     ) -> Iterator[Any]:
         """Variants that satisfy fewer branches, of one `oneOf` first and then of more; known fields change last."""
@@ -119,7 +119,7 @@ class SchemaValues:
             found = [value]
             for branches in choices:
                 ways = (self._keep_branch(branches, one, kept, tries) or [one] for one in found)
-                found = list(islice(chain.from_iterable(ways), _MENDED))
+                found = list(islice(chain.from_iterable(ways), _CANDIDATES_KEPT))
                 yield from found
 
     def _keep_branch(
@@ -178,9 +178,9 @@ class SchemaValues:
         if kind == "array":
             return 2 + (8 if schema.get("minItems") else 0), array_maker(self, schema, name)
         if kind == "null":
-            return 0, nothing
+            return 0, make_null
         if kind == "boolean":
-            return 0, flag
+            return 0, make_boolean
         check = self.checker(schema if way.checked else node) if self._has_limits(schema) else _accept_any
         if kind == "string":
             return 0, text_maker(schema, name, check)
@@ -213,11 +213,11 @@ class SchemaValues:
         if node == {}:
             return _accept_any
         if node is self.root:
-            node = {key: value for key, value in self.root.items() if key not in _KEPT}
+            node = {key: value for key, value in self.root.items() if key not in _SHARED_KEYWORDS}
         refers = any(True for _ in _list_references(node))
         if refers and isinstance(node, dict) and self._is_plain(node):
             return partial(self._accepts, node)
-        around = {key: self.root[key] for key in _KEPT if key in self.root and (refers or key == "$schema")}
+        around = {key: self.root[key] for key in _SHARED_KEYWORDS if key in self.root and (refers or key == "$schema")}
         try:
             # Skip the cost estimate, which would take longer than checking these small values.
             return compile_schema({**around, "allOf": [node]}).judge_small
@@ -231,7 +231,7 @@ class SchemaValues:
             return False
         below = _walk_in_place(self.root, node)
         found = "$ref" not in node or isinstance(resolve_pointer(self.root, node["$ref"]), (dict, bool))
-        return found and len(below) < _FOLLOWED and not any(part is node for part in below)
+        return found and len(below) < _MOST_SUBSCHEMAS and not any(part is node for part in below)
 
     def _accepts(self, node: dict[str, Any], value: Any) -> bool:
         kinds = allowed_types(node)
@@ -267,7 +267,7 @@ class SchemaValues:
             except GaveUp as error:
                 why = error
                 draw.echo = known = None
-                draw.again(b"%d %b" % (spent, draw.key))
+                draw.restart(b"%d %b" % (spent, draw.key))
                 continue
             if check(value):
                 return value
@@ -290,8 +290,8 @@ class SchemaValues:
             return laid if self.checker(node)(laid) else value
         if type(value) is not dict or type(known) is not dict:
             return value
-        names, accepts, tries = self._name_parts(node), self.checker(node), iter(range(_TRIED))
-        for name, item in islice(known.items(), _LAID):
+        names, accepts, tries = self._name_parts(node), self.checker(node), iter(range(_MOST_SHORTENED))
+        for name, item in islice(known.items(), _MOST_OVERLAID):
             own, part = names.get(name) or names.get(plain_letters(name), ("", True)) if names else (name, True)
             there, ways = value.get(own), spellings_of(item)
             if not own or (own in value and (there in ways or there == [item])):
@@ -355,7 +355,7 @@ def _walk_in_place(root: dict[str, Any], node: SubSchema) -> list[SubSchema]:
     """Other subschemas that apply to values of a node, up to a limit; includes the node itself if it is recursive."""
     found: list[SubSchema] = []
     stack = [node]
-    while stack and len(found) < _FOLLOWED:
+    while stack and len(found) < _MOST_SUBSCHEMAS:
         part = stack.pop(0)
         if isinstance(part, dict):
             lists = [part[key] for key in ("allOf", "anyOf", "oneOf") if isinstance(part.get(key), list)]
