@@ -29,6 +29,7 @@ def test_plurals_are_recognised_by_their_ending(several, one):
         ("person", "people"),
         ("key", "keys"),
         ("movie", "movies"),
+        ("topic", "topics"),
     ],
 )
 def test_singular_and_plural_are_inverse(one, many):

@@ -47,9 +47,10 @@ _UNCHANGED = word_set(
 )
 """Words that end like a plural but are not, or that are singular and plural alike."""
 _UNEVEN = """
-    analyses analysis, calories calorie, children child, cookies cookie, criteria criterion, heroes hero, indices
-    index, leaves leaf, matrices matrix, men man, movies movie, people person, potatoes potato, ties tie, vertices
-    vertex, women woman, zombies zombie"""
+    analyses analysis, calories calorie, children child, clinics clinic, comics comic, cookies cookie, criteria
+    criterion, epics epic, fabrics fabric, heroes hero, indices index, leaves leaf, matrices matrix, men man, metrics
+    metric, movies movie, people person, potatoes potato, relics relic, rubrics rubric, ties tie, topics topic,
+    vertices vertex, women woman, zombies zombie"""
 _IRREGULAR: Mapping[str, str] = dict(pair.split() for pair in _UNEVEN.split(","))
 _PLURALS = {one: several for several, one in _IRREGULAR.items()}
 
