@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from itertools import islice
+from itertools import chain, islice, repeat
 from typing import Any, NamedTuple
-
-import msgspec
 
 from toolyard.engines.simulator.draw import DEEP, LEAVES, TOO_MANY, Check, Draw, GaveUp, Make
 from toolyard.engines.simulator.formats import PLAIN_WORDS
@@ -25,95 +23,82 @@ _MOST_REPEATS = 40
 """Consecutive attempts that may yield nothing new."""
 
 
-class _Plan(msgspec.Struct, frozen=True):
-    """How to make the arrays of a schema."""
+class ArrayMaker:
+    """Makes arrays of a few items, within the schema's limits, all different if `uniqueItems` is set."""
 
-    first: list[Make]
-    """Makers of the leading items, one for each position."""
-    rest: Make | None
-    least: int
-    most: int
-    accepts: Check
-    """True if a value is allowed as one of the remaining items."""
-    distinct: bool
-    """True if all items must be different."""
-
-    @property
-    def weight(self) -> int:
-        """The number of values that an array counts for."""
-        return max(self.least, 1)
-
-    @property
-    def usual(self) -> tuple[int, int]:
-        """The range of item counts to draw from, within the limits."""
-        most = min(max(self.least, len(self.first), _USUAL_ITEMS), self.most)
-        return min(max(self.least, 1), most), most
-
-
-def array_maker(source: MakerSource, schema: dict[str, Any], name: str) -> Make:
-    """Make arrays of a few items, within the schema's limits, all different if `uniqueItems` is set."""
-    front, rest = _item_nodes(schema)
-    first = [source.maker(part, name) for part in front]
-    maker = None if rest is False else source.maker(rest, name)
-    least, most = int(schema.get("minItems", 0)), schema.get("maxItems")
-    if "contains" in schema and isinstance(schema["contains"], dict):
-        wanted = int(schema.get("minContains", 1))
-        if wanted > _MOST_ITEMS:
+    def __init__(self, source: MakerSource, schema: dict[str, Any], name: str) -> None:
+        front, rest = _item_nodes(schema)
+        self._first = [source.maker(part, name) for part in front]
+        self._rest = None if rest is False else source.maker(rest, name)
+        self._accepts = source.checker(rest)
+        self._distinct = schema.get("uniqueItems") is True
+        least, most = int(schema.get("minItems", 0)), schema.get("maxItems")
+        if isinstance(schema.get("contains"), dict):
+            wanted = int(schema.get("minContains", 1))
+            if wanted > _MOST_ITEMS:
+                raise GaveUp("no array has that many items")
+            self._first += [source.maker(schema["contains"], name)] * wanted
+        if self._rest is None:
+            most = len(self._first) if most is None else min(most, len(self._first))
+        self._least, self._most = least, _MOST_ITEMS if most is None else int(most)
+        if least > self._most or least > _MOST_ITEMS:
             raise GaveUp("no array has that many items")
-        first += [source.maker(schema["contains"], name)] * wanted
-    if maker is None:
-        most = len(first) if most is None else min(most, len(first))
-    most = _MOST_ITEMS if most is None else int(most)
-    if least > most or least > _MOST_ITEMS:
-        raise GaveUp("no array has that many items")
-    return _make_arrays(_Plan(first, maker, least, most, source.checker(rest), schema.get("uniqueItems") is True))
+        usual = min(max(least, len(self._first), _USUAL_ITEMS), self._most)
+        self._usual = min(max(least, 1), usual), usual
 
-
-def _make_arrays(plan: _Plan) -> Make:
-    first, least, usual = plan.first, plan.least, plan.usual
-    front, weight = min(len(first), plan.most), plan.weight
-
-    def make(draw: Draw) -> list[Any]:
+    def __call__(self, draw: Draw) -> list[Any]:
+        """An array, of the items that are known if they fit."""
         known, draw.known = draw.known, None
         draw.depth = depth = draw.depth + 1
+        weight = max(self._least, 1)
         draw.spent += weight
         draw.count_work(weight)
         if draw.spent > TOO_MANY or depth > _DEEPEST:
             raise GaveUp("a value would be too large or too deeply nested")
-        if type(known) is list and not first and least <= len(known) <= plan.most:
+        if type(known) is list and not self._first and self._least <= len(known) <= self._most:
             draw.depth = depth - 1
-            return _fit_items(known, plan, draw)
-        lean = depth > DEEP or draw.spent > LEAVES
+            return self._fit_items(known, draw)
         out: list[Any] = []
-        for at in range(max(front, least if lean else draw.between(*usual))):
-            item = first[at] if at < len(first) else plan.rest
-            if item is None:
+        lean = depth > DEEP or draw.spent > LEAVES
+        count = self._least if lean else draw.between(*self._usual)
+        needed = max(self._least, len(self._first))
+        for make in islice(chain(self._first, repeat(self._rest)), max(min(len(self._first), self._most), count)):
+            if make is None:
                 break
             spent = draw.spent
             try:
-                out.append(item(draw))
+                out.append(make(draw))
             except GaveUp:
-                if at < least or at < len(first):
+                if len(out) < needed:
                     raise
                 draw.depth, draw.spent = depth, spent
                 break
-        if plan.distinct:
-            out = _make_distinct(out, draw, plan, plan.accepts)
+        if self._distinct:
+            out = self._make_distinct(out, draw)
         draw.depth = depth - 1
         return out
 
-    return make
-
-
-def _fit_items(known: list[Any], plan: _Plan, draw: Draw) -> list[Any]:
-    """The known items, each in a form that the schema allows; raises `GaveUp` if one does not fit."""
-    found = []
-    for item in known:
-        value = fit_known(item, plan.rest, plan.accepts, draw) if plan.rest is not None else UNFIT
-        if value is UNFIT:
+    def _fit_items(self, known: list[Any], draw: Draw) -> list[Any]:
+        """The known items, each in a form that the schema allows; raises `GaveUp` if one does not fit."""
+        found = [UNFIT if self._rest is None else fit_known(item, self._rest, self._accepts, draw) for item in known]
+        if any(item is UNFIT for item in found):
             raise GaveUp("the known value does not fit")
-        found.append(value)
-    return found
+        return found
+
+    def _make_distinct(self, items: list[Any], draw: Draw) -> list[Any]:
+        found = {json_key(item): item for item in items}
+        same = 0
+        while self._rest is not None and len(found) < self._least and same < _MOST_REPEATS:
+            draw.count_work(1)
+            item = self._rest(draw)
+            before = len(found)
+            found.setdefault(json_key(item), item)
+            same = 0 if len(found) > before else same + 1
+        if self._rest is not None and len(found) < self._least:
+            _add_variants(found, draw, self._least, self._accepts)
+        if len(found) < self._least:
+            raise GaveUp("too few different items were found")
+        return list(found.values())
 
 
 def _item_nodes(schema: dict[str, Any]) -> tuple[list[SubSchema], SubSchema]:
@@ -122,23 +107,6 @@ def _item_nodes(schema: dict[str, Any]) -> tuple[list[SubSchema], SubSchema]:
     if "items" not in schema:
         rest = schema.get("unevaluatedItems")
     return [part for part in front if is_schema(part)], rest if is_schema(rest) else True
-
-
-def _make_distinct(items: list[Any], draw: Draw, plan: _Plan, accepts: Check) -> list[Any]:
-    found = {json_key(item): item for item in items}
-    maker, least = plan.rest, plan.least
-    same = 0
-    while maker is not None and len(found) < least and same < _MOST_REPEATS:
-        draw.count_work(1)
-        item = maker(draw)
-        before = len(found)
-        found.setdefault(json_key(item), item)
-        same = 0 if len(found) > before else same + 1
-    if maker is not None and len(found) < least:
-        _add_variants(found, draw, least, accepts)
-    if len(found) < least:
-        raise GaveUp("too few different items were found")
-    return list(found.values())
 
 
 def _add_variants(found: dict[str, Any], draw: Draw, least: int, accepts: Check) -> None:

@@ -11,7 +11,7 @@ from functools import partial
 from itertools import chain, islice, product
 from typing import Any
 
-from toolyard.engines.simulator.containers import array_maker, object_maker, spellings_of
+from toolyard.engines.simulator.containers import ArrayMaker, object_maker, spellings_of
 from toolyard.engines.simulator.draw import LEAVES, SIMPLE, Check, Choice, Draw, GaveUp, Lazy, Make, make_null
 from toolyard.engines.simulator.scalars import ID_NAMES, choose_value, make_boolean, number_maker, text_maker
 from toolyard.model.errors import InvalidSchemaError
@@ -176,7 +176,7 @@ class SchemaValues:
             needed = schema.get("required")
             return 3 + len(needed or ()) if isinstance(needed, list) else 3, object_maker(self, schema)
         if kind == "array":
-            return 2 + (8 if schema.get("minItems") else 0), array_maker(self, schema, name)
+            return 2 + (8 if schema.get("minItems") else 0), ArrayMaker(self, schema, name)
         if kind == "null":
             return 0, make_null
         if kind == "boolean":
