@@ -199,9 +199,9 @@ def test_what_is_known_of_a_namespace_stays_while_another_changes_and_goes_with_
     more = dataclasses.replace(show, name="more", namespace="other")
     simulator.use_tools((show, other[0], more))
     assert simulator.profile(show) is before[0] and simulator.profile(other[0]) is not before[1]
-    assert set(simulator._shared) == {show.namespace, "other"}
+    assert set(simulator._namespaces) == {show.namespace, "other"}
     simulator.use_tools((show,))
-    assert set(simulator._shared) == {show.namespace}
+    assert set(simulator._namespaces) == {show.namespace}
 
 
 @pytest.mark.parametrize("form", [{"pattern": "^report_[0-9a-z]{12}$"}, {"minLength": 9}])

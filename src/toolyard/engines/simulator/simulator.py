@@ -7,6 +7,7 @@ entities that a session has from the beginning; with one, reads never invent ent
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, MutableMapping, Sequence
+from functools import cached_property
 from threading import Lock
 from typing import Any
 
@@ -213,7 +214,21 @@ def _absence_error(role: Role, given: Any, *, gone: bool) -> ToolFailed:
 
 
 _MOST_PROFILES = 20_000
-"""Maximum number of cached profiles."""
+"""Maximum number of cached profiles per namespace."""
+
+
+class _Namespace:
+    """The tools of one namespace, and what was computed for them."""
+
+    def __init__(self, tools: Sequence[Tool] = ()) -> None:
+        self.tools = tools
+        self.shared = SharedParts()
+        self.profiles: dict[int, Profile] = {}
+
+    @cached_property
+    def neighbours(self) -> Neighbours:
+        """How the tools are related."""
+        return find_neighbours(self.tools)
 
 
 class Simulator:
@@ -233,11 +248,7 @@ class Simulator:
         if self.world is not None and not stateful:
             raise ConfigError("world: needs stateful; remove stateful: false")
         self._tools: Sequence[Tool] = ()
-        self._spaces: dict[str, list[Tool]] = {}
-        """The tools of each namespace."""
-        self._neighbours: dict[str, Neighbours] = {}
-        self._profiles: dict[int, Profile] = {}
-        self._shared: dict[str, SharedParts] = {}
+        self._namespaces: dict[str, _Namespace] = {}
         self._lock = Lock()
 
     def use_tools(self, tools: Sequence[Tool]) -> None:
@@ -247,15 +258,16 @@ class Simulator:
         with self._lock:
             if tools is self._tools:
                 return
-            spaces: dict[str, list[Tool]] = {}
+            found: dict[str, list[Tool]] = {}
             for tool in tools:
-                spaces.setdefault(tool.namespace, []).append(tool)
+                found.setdefault(tool.namespace, []).append(tool)
             # Keep what was computed for unchanged namespaces.
-            same = {name for name, own in spaces.items() if self._spaces.get(name) == own}
-            self._neighbours = {name: found for name, found in self._neighbours.items() if name in same}
-            self._shared = {name: parts for name, parts in self._shared.items() if name in same}
-            self._profiles = {key: found for key, found in self._profiles.items() if found.tool.namespace in same}
-            self._tools, self._spaces = tools, spaces
+            before = self._namespaces
+            self._namespaces = {
+                name: before[name] if name in before and before[name].tools == own else _Namespace(own)
+                for name, own in found.items()
+            }
+            self._tools = tools
 
     def answer(self, invocation: Invocation) -> Any:
         """The result of a call; raises `ToolFailed` if the requested entity does not exist."""
@@ -282,20 +294,16 @@ class Simulator:
 
     def profile(self, tool: Tool) -> Profile:
         """The profile of a tool, cached."""
-        found = self._profiles.get(id(tool))
+        space = self._namespaces.get(tool.namespace)
+        found = None if space is None else space.profiles.get(id(tool))
         if found is not None and found.tool is tool:
             return found
         with self._lock:
-            shared = self._shared.setdefault(tool.namespace, SharedParts())
-            beside = self._neighbours.get(tool.namespace)
-            if beside is None:
-                beside = self._neighbours[tool.namespace] = find_neighbours(self._spaces.get(tool.namespace, ()))
-            made = Profile(tool, self.seed, shared, beside)
-            if len(self._profiles) >= _MOST_PROFILES:
-                self._shared.clear()
-                for key in list(self._profiles)[: _MOST_PROFILES // 4]:
-                    del self._profiles[key]
-            self._profiles[id(tool)] = made
+            space = self._namespaces.setdefault(tool.namespace, _Namespace())
+            made = Profile(tool, self.seed, space.shared, space.neighbours)
+            if len(space.profiles) >= _MOST_PROFILES:
+                space.shared, space.profiles = SharedParts(), {}
+            space.profiles[id(tool)] = made
         return made
 
     def _value_by_arguments(self, profile: Profile, arguments: dict[str, Any]) -> Any:
