@@ -97,7 +97,7 @@ def _chosen(wanted: str, folder: str) -> Iterator[Path]:
 
 def files(arguments: list[str]) -> Iterator[Path]:
     """Every catalog and specification that the arguments name."""
-    for start in [Path(argument) for argument in arguments] or [_corpus()]:
+    for start in [Path(argument) for argument in arguments] or [corpus_folder()]:
         if start.is_file():
             yield start
         for folder in ("openapi", "openapi_multifile", "catalogs", "mcp_listings"):
@@ -106,10 +106,6 @@ def files(arguments: list[str]) -> Iterator[Path]:
             yield from sorted({path for name in names for path in inside.glob(f"{name}")})
             if folder == "openapi_multifile":
                 yield from sorted(inside.glob("*/spec/swagger.*"))
-
-
-def _corpus() -> Path:
-    return corpus_folder()
 
 
 def load(path: Path) -> ToolRegistry | None:

@@ -16,9 +16,9 @@ Write = Callable[[Draw, int, bool], str]
 """Writes text with about that many repetitions where the pattern allows it; exactly that many if the flag is set."""
 
 _LOWER = "abcdefghijklmnopqrstuvwxyz"
-_UPPER_LEVELS = _LOWER.upper()
+_UPPER = _LOWER.upper()
 _DIGITS = "0123456789"
-_WORD = _LOWER + _UPPER_LEVELS + _DIGITS + "_"
+_WORD = _LOWER + _UPPER + _DIGITS + "_"
 _PRINTED = "".join(map(chr, range(32, 127)))
 _FOREIGN = "\u00e9\u00df\u00f1\u00fc\u03bb\u0436\u4e2d\u6587"
 _CATEGORIES = {"CATEGORY_DIGIT": _DIGITS, "CATEGORY_WORD": _WORD, "CATEGORY_SPACE": " "}

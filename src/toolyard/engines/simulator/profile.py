@@ -74,18 +74,10 @@ class AnswerPath(msgspec.Struct, frozen=True, eq=False):
 
     def wrap(self, entities: list[Any]) -> Any:
         """A result that contains only these entities, each in its envelope; only the first if it has no list."""
-        front, listed, back = self.names, False, self.names
-        if ITEM in self.names:
-            at, listed = self.names.index(ITEM), True
-            front, back = self.names[:at], self.names[at + 1 :]
-        whole: Any = [_nest_value(entity, back) for entity in entities] if listed else entities[0]
-        return _nest_value(whole, front)
-
-
-def _nest_value(value: Any, names: tuple[str, ...]) -> Any:
-    for name in reversed(names):
-        value = {name: value}
-    return value
+        found = entities
+        for name in reversed(self.names):
+            found = [found] if name == ITEM else [{name: value} for value in found]
+        return found[0]
 
 
 def find_entity(root: dict[str, Any], noun: str) -> AnswerPath | None:

@@ -23,20 +23,8 @@ from toolyard.words.identifiers import (
 
 _PREPOSITIONS = frozenset(("by", "for", "with", "from", "in", "of", "to", "using", "via", "on", "at", "as", "and"))
 _BATCH_WORDS = frozenset(("batch", "bulk", "many", "several"))
-_FILLER_WORDS = _BATCH_WORDS | {
-    "all",
-    "new",
-    "the",
-    "a",
-    "an",
-    "details",
-    "detail",
-    "info",
-    "information",
-    "my",
-    "one",
-    "multiple",
-}
+_FILLER_WORDS = _BATCH_WORDS | {"all", "new", "the", "a", "an", "details", "detail", "info", "information", "my", "one"}
+_FILLER_WORDS |= {"multiple"}
 ID_ENDS = (*ID_NAMES, "identifier", "number", "key", "slug", "code", "name", "login", "ref", "arn", "handle", "sha")
 _IDS = (*ID_NAMES, "key")
 _NAMES = ("name", "slug", "label", "login", "username", "fullname")
