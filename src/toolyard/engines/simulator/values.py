@@ -31,7 +31,7 @@ _TRIES = ((0, False), (0, False), (LEAVES + 1, False), (-10 * LEAVES, False), (1
 """Attempts for a whole schema, as (values spent, loose): normal, minimal, complete, and finally without guarantee."""
 _ANNOTATIONS = frozenset({"description", "title", "default", "example", "examples", "deprecated"})
 _ANNOTATIONS |= {"readOnly", "writeOnly", "$comment"}
-_PLAIN = frozenset({"$ref", "anyOf", "type", "properties", "required", "items", "additionalProperties"})
+_PLAIN = frozenset({"$ref", "allOf", "anyOf", "oneOf", "type", "properties", "required", "items", "additionalProperties"})
 _SHARED_KEYWORDS = ("$schema", "$defs", "definitions")
 _ROOT = "root of it all"
 _MOST_SUBSCHEMAS = 40
@@ -240,6 +240,10 @@ class SchemaValues:
         if "$ref" in node:
             return self.checker(resolve_pointer(self.root, node["$ref"]))(value)
         if "anyOf" in node and not any(self.checker(branch)(value) for branch in node["anyOf"]):
+            return False
+        if not all(self.checker(branch)(value) for branch in node.get("allOf", ())):
+            return False
+        if "oneOf" in node and [self.checker(branch)(value) for branch in node["oneOf"]].count(True) != 1:
             return False
         if isinstance(value, list):
             return all(map(self.checker(node.get("items", True)), value))
