@@ -31,7 +31,8 @@ _TRIES = ((0, False), (0, False), (LEAVES + 1, False), (-10 * LEAVES, False), (1
 """Attempts for a whole schema, as (values spent, loose): normal, minimal, complete, and finally without guarantee."""
 _ANNOTATIONS = frozenset({"description", "title", "default", "example", "examples", "deprecated"})
 _ANNOTATIONS |= {"readOnly", "writeOnly", "$comment"}
-_PLAIN = frozenset({"$ref", "allOf", "anyOf", "oneOf", "type", "properties", "required", "items", "additionalProperties"})
+_PLAIN = frozenset({"$ref", "allOf", "anyOf", "oneOf", "type"})
+_PLAIN |= {"properties", "required", "items", "additionalProperties"}
 _SHARED_KEYWORDS = ("$schema", "$defs", "definitions")
 _ROOT = "root of it all"
 _MOST_SUBSCHEMAS = 40
