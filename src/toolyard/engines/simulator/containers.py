@@ -162,7 +162,6 @@ def object_maker(source: MakerSource, schema: dict[str, Any]) -> Make:
         raise GaveUp("no object has that many properties")
     extras = _Extras(source, schema)
     wanted = 2 if extras.meant and not fields else 0
-    plain = not wanted and not least and most is None
     weight = 1 + len(fields)
 
     def make(draw: Draw) -> dict[str, Any]:
@@ -197,7 +196,7 @@ def object_maker(source: MakerSource, schema: dict[str, Any]) -> Make:
                     if sure:
                         raise
                     draw.depth, draw.spent = depth, spent
-        if not plain:
+        if wanted or least or most is not None:
             if wanted and type(given) is dict:
                 extras.keep(out, draw, given)
             _fill_count(out, draw, fields, extras, (0 if lean else wanted, least, most))
