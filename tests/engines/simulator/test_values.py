@@ -434,3 +434,19 @@ def test_a_definition_that_is_nothing_but_itself_is_judged_by_the_validator():
     schema = {"$ref": "#/$defs/a", "$defs": {"a": {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/a"}]}}}
     judged, check = compile_schema(schema).is_valid, SchemaValues(schema).check
     assert [check(value) for value in ("x", 1)] == [judged(value) for value in ("x", 1)]
+
+
+@pytest.mark.parametrize(
+    ("part", "good", "bad"),
+    [
+        ({"oneOf": [{"$ref": "#/$defs/Named"}, {"$ref": "#/$defs/Counted"}]}, {"name": "a"}, {"name": "a", "count": 1}),
+        ({"allOf": [{"$ref": "#/$defs/Named"}, {"$ref": "#/$defs/Counted"}]}, {"name": "a", "count": 1}, {"name": "a"}),
+        ({"anyOf": [{"$ref": "#/$defs/Named"}, {"$ref": "#/$defs/Counted"}]}, {"count": 1}, {}),
+    ],
+)
+def test_a_part_with_branches_that_are_references_is_checked_by_them(part, good, bad):
+    named = {"type": "object", "required": ["name"]}
+    counted = {"type": "object", "required": ["count"]}
+    values = SchemaValues({"properties": {"part": part}, "$defs": {"Named": named, "Counted": counted}})
+    accepts = values.checker(part)
+    assert accepts(good) and not accepts(bad) and not accepts("text")
