@@ -28,7 +28,7 @@ from toolyard.model.tool import Tool
 from toolyard.plugins import View
 from toolyard.schema.options import read_arguments
 
-VERSION = 14
+VERSION = 15
 """Part of the cache key; increase it when the rules change."""
 
 NEIGHBORS = 10

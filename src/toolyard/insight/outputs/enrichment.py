@@ -149,7 +149,7 @@ def _is_object_schema(value: dict[str, Any]) -> bool:
 
 _RULES_KIND = "output_parameters.rules"
 _LM_KIND = "output_parameters.lm"
-_RULES_VERSION = 6
+_RULES_VERSION = 7
 """Part of the cache key; increase it when a change of the rules changes a schema."""
 _LM_VERSION = 1
 _ASK_AGAIN = 600.0
