@@ -264,7 +264,7 @@ def test_a_body_that_is_no_proper_form_is_refused_as_a_page(client, content, kin
 
 def test_page_runs_are_counted(client, service):
     run(client, service, "core::echo", {"a0": "hi", "mode": "execute"})
-    assert b'toolyard_calls_total{code="ok",mode="execute",tool="core::echo"}' in service.metrics.text()
+    assert b'toolyard_calls_total{code="ok",mode="execute",tool="core::echo"}' in service.metrics.render()
 
 
 def test_the_stylesheet_the_script_and_the_icon_are_there(client):

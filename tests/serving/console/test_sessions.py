@@ -43,6 +43,15 @@ def test_a_session_is_a_timeline_of_its_calls_with_their_times(trip, browse):
     assert "<img src=x" not in page and "&lt;img src=x" in page and "tool.execution_error" in page
 
 
+def test_the_json_of_the_screens_has_fields_that_scripts_rely_on(trip, browse):
+    client = browse(trip)
+    listed = client.get("/console/sessions.json").json()
+    assert sorted(listed) == ["may_begin", "page", "pages", "sessions", "total"]
+    shown = client.get("/console/sessions/trip.json").json()
+    fields = ["after", "at", "entries", "length", "may_begin", "page_size", "session_id", "state_hash"]
+    assert sorted(shown) == [*fields, "world", "world_hash"]
+
+
 def test_a_long_history_has_pages_and_shows_the_last_one_first(yard, browse):
     yard.post("/v1/sessions", {"session_id": "long"})
     calls = [{"name": "core::calc", "arguments": {"expression": str(number)}} for number in range(120)]

@@ -85,7 +85,7 @@ async def show_sessions(service: Service, request: Request) -> Row:
         "total": len(rows),
         "page": page,
         "pages": pages,
-        "can_open_session": can_open_session(principal),
+        "may_begin": can_open_session(principal),
     }
 
 
@@ -131,7 +131,7 @@ async def show_session(service: Service, request: Request) -> Row:
             "at": at,
             "world": plain_world(world),
             "world_hash": hash_world(world),
-            "can_open_session": can_open_session(principal),
+            "may_begin": can_open_session(principal),
         }
 
     return await sessions.in_thread(read)
