@@ -15,6 +15,7 @@ from waiting import SOON, is_alive, until
 
 from conftest import started
 from links.mcp.conftest import SECRET, in_seconds, raw_server, text_of
+from toolyard.dialects.mcp_protocol import LISTEN
 from toolyard.links.mcp import Handlers
 from toolyard.loop.home import link_loop
 from toolyard.model.bindings import McpServer
@@ -258,6 +259,18 @@ def test_a_server_that_hangs_is_restarted_after_a_call_timed_out(links):
     with pytest.raises(Interrupted, match=r"was ended \(it wrote nothing for 0\.3 s after a call had timed out\)"):
         link.call("echo", {}, deadline=in_seconds(SOON))
     assert text_of(link.call("pid", {})) != pid
+
+
+def test_a_server_that_hangs_is_restarted_although_its_subscription_is_pending(links):
+    link = links(raw_server("modern"), silence_seconds=0.3, close_seconds=0.1)
+    link.watch(lambda change: None)
+    assert link.list_tools().tools and link.protocol == "2026-07-28"
+    pending = link._connection.wire._mailbox._waiting
+    until(lambda: any(request.method == LISTEN for request, _ in list(pending.values())))
+    with pytest.raises(CallTimeout):
+        link.call("sleep", {"seconds": 600}, deadline=in_seconds(0.2))
+    with pytest.raises(Interrupted, match="was ended"):
+        link.call("echo", {}, deadline=in_seconds(SOON))
 
 
 def test_a_server_that_answers_a_ping_after_a_timeout_is_not_restarted(links):

@@ -135,7 +135,8 @@ class Mailbox:
 
     def is_busy_before(self, request: Request) -> bool:
         """Whether a request that was sent earlier is pending, so that the server may be working on that."""
-        return any(number < request.number for number in self._waiting)
+        earlier = [item for number, (item, _) in self._waiting.items() if number < request.number]
+        return any(item.method != LISTEN for item in earlier)  # a subscription is pending all the time
 
     def deliver(self, data: bytes, fault: CallError | None = None) -> bool:
         """Handle one message from the stream; False if it is none. With a `fault`, it only fails the request."""

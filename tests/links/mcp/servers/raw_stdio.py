@@ -154,6 +154,13 @@ def handle(message):
         capabilities = {"tools": {"listChanged": True}}
         info = {"name": "raw", "version": "1"}
         reply(number, {"protocolVersion": version, "capabilities": capabilities, "serverInfo": info})
+    elif method == "server/discover" and MODE == "modern":
+        capabilities = {"tools": {"listChanged": True}}
+        found = {"supportedVersions": ["2026-07-28"], "capabilities": capabilities, "resultType": "complete"}
+        reply(number, found)
+    elif method == "subscriptions/listen" and MODE == "modern":
+        note = {"jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged", "params": {}}
+        send(note)  # and the response follows when the subscription ends
     elif method == "tools/list":
         page(number, params)
     elif method == "tools/call":
