@@ -1,9 +1,11 @@
 """Streamable HTTP: what goes over the wire, and servers that misbehave, each without harm to other calls."""
 
 import base64
+import itertools
 import json
 import ssl
 import threading
+from contextlib import asynccontextmanager
 
 import pytest
 from waiting import SOON, until
@@ -22,6 +24,7 @@ from links.mcp.web_server import (
     text,
     until_closed,
 )
+from toolyard.links.mcp.web import Web
 from toolyard.model.bindings import McpServer
 from toolyard.model.call import LogLine
 from toolyard.model.errors import CallTimeout, ConfigError, ToolFailed, Unavailable
@@ -276,6 +279,28 @@ def test_the_standing_stream_is_opened_again_and_brings_changes(legacy, links):
     assert legacy.asked("GET", "/mcp")[1].headers["last-event-id"] == "c1"
     link.close()
     assert closed.wait(SOON)
+
+
+def test_a_session_outlives_one_refused_connection_of_its_standing_stream(legacy, links, monkeypatch):
+    """A proxy that restarts refuses connections for a moment; the session and its state are still there."""
+    closed, streams, real = threading.Event(), itertools.count(), Web.open
+
+    @asynccontextmanager
+    async def refuse_second_stream(web, method, *rest):
+        if method == "GET" and next(streams) == 1:
+            raise Unavailable("nobody listens there", effect="none")
+        async with real(web, method, *rest) as answer:
+            yield answer
+
+    monkeypatch.setattr(Web, "open", refuse_second_stream)
+    legacy.acts["GET", "/mcp"] = [stream(b"retry: 10\n\n"), stream(b": on\n\n", end=until_closed(closed))]
+    link = links(server_at(legacy))
+    heard = []
+    link.watch(heard.append)
+    link.list_tools()
+    until(lambda: len(legacy.asked("GET", "/mcp")) == 2)
+    assert "down" not in heard
+    assert [message["method"] for message in legacy.sent].count("initialize") == 1
 
 
 def test_a_server_without_a_standing_stream_is_not_asked_for_it_again(legacy, links):

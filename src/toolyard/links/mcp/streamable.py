@@ -54,6 +54,8 @@ class StreamableWire(WebWire):
         super().__init__(web, url, peer, lost)
         self._notifications = EventReader(peer.limits.max_message_bytes)
         self._was_open = False
+        self._has_failed = False
+        """Whether the stream for notifications could not be opened the last time."""
 
     async def open(self) -> None:
         """Nothing to do: there is no connection to open."""
@@ -93,6 +95,7 @@ class StreamableWire(WebWire):
                 if not answer.header("content-type").startswith("text/event-stream"):
                     raise make_status_error(self.peer.name, HTTPStatus.METHOD_NOT_ALLOWED.value, "", self.peer.redactor)
                 reader.restart()
+                self._has_failed = False
                 if self._was_open and not last:
                     self.peer.changed()  # notifications in between were missed
                 self._was_open = True
@@ -101,7 +104,10 @@ class StreamableWire(WebWire):
                         for event in events:
                             self._take_event(event, None)
         except (Unavailable, SessionLostError) as error:
-            self._end_lost_session(error)
+            # A server that is restarted may refuse one connection, and still know the session.
+            if self._has_failed or isinstance(error, SessionLostError):
+                self._end_lost_session(error)
+            self._has_failed = True
             raise
         return reader.retry
 
