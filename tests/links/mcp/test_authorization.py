@@ -151,6 +151,15 @@ def test_where_renewing_is_refused_a_person_is_asked_again(oauth, browser):
     assert len(browser.shown) == 2
 
 
+def test_closing_asks_nobody_to_log_in(oauth, browser):
+    oauth.modern = False
+    with McpLink(server_at(oauth)) as link:
+        link.list_tools()
+        oauth.valid, oauth.refuses_refresh = "somebody revoked it", True
+    assert len(browser.shown) == 1
+    assert [request.headers["mcp-session-id"] for request in oauth.asked("DELETE", "/mcp")] == ["s-1"]
+
+
 def test_a_refused_login_is_an_error(oauth, browser):
     oauth.acts["GET", "/authorize"] = [
         lambda connection, request: respond(302, b"", f"Location: {request.query['redirect_uri']}?error=access_denied")(

@@ -118,7 +118,7 @@ class StreamableWire(WebWire):
             deadline = asyncio.get_running_loop().time() + self.peer.limits.close_seconds
             headers, self.session = self.headers(), None
             with suppress(CallError):  # the session may have ended anyway
-                async with self._web.open("DELETE", self.url, headers, None, deadline):
+                async with self._web.open("DELETE", self.url, headers, None, deadline, can_renew=False):
                     pass
 
     def _end_lost_session(self, error: Unavailable | SessionLostError) -> None:

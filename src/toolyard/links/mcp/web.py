@@ -67,9 +67,12 @@ class Web:
         headers: tuple[tuple[str, str], ...],
         body: bytes | None = None,
         deadline: float | None = None,
+        *,
+        can_renew: bool = True,
     ) -> AsyncGenerator[StreamedAnswer, None]:
         """The response to a request; sent again if the credential was renewed, or the address has moved within the
-        origin. Only the protocol's own headers override those of the operator.
+        origin. Only the protocol's own headers override those of the operator. To renew a credential, a person may have
+        to log in, which the deadline does not limit; if that cannot be awaited, `can_renew` is False.
         """
         is_renewed, moves = False, 0
         while True:
@@ -86,7 +89,7 @@ class Web:
                 target = self._find_new_address(answer)
                 if target is not None and moves < _MAX_MOVES:
                     url, moves = target, moves + 1
-                elif not is_renewed and await self._renew_credential(answer):
+                elif can_renew and not is_renewed and await self._renew_credential(answer):
                     is_renewed = True
                 else:
                     yield answer
