@@ -156,8 +156,9 @@ class PerLoop(Generic[Closes]):
     async def get(self) -> Closes:
         """The resource of the running loop, created on first use."""
         loop = asyncio.get_running_loop()
-        if loop in self._resources:
-            return self._resources[loop][0]
+        known = self._resources.get(loop)  # at once: another thread may be closing all
+        if known is not None:
+            return known[0]
         with self._lock:
             for ended in [other for other in self._resources if other.is_closed()]:
                 del self._resources[ended]
