@@ -159,6 +159,12 @@ def test_it_is_a_context_manager_with_a_registry_and_a_name_like_an_engine_in_pr
         assert hasattr(RemoteToolEngine, name)
 
 
+def test_an_address_that_is_no_text_is_a_config_error():
+    """Such as that of a variable of the environment which is not set."""
+    with pytest.raises(ConfigError, match="the server's address"):
+        RemoteToolEngine(None, load=False)
+
+
 def test_coercions_are_told(driven):
     driven.setup("s")
     (result,) = driven.execute("s", [MIXED[1]])

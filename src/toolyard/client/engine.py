@@ -82,7 +82,7 @@ class RemoteToolEngine(Closing):
         check_timeout(timeout)
         check_timeout(request_timeout)
         self._owns = not isinstance(server, RemoteToolRegistry)
-        if isinstance(server, str):
+        if not isinstance(server, RemoteToolRegistry):
             limit = REQUEST_SECONDS if request_timeout is None else request_timeout
             self.tool_registry = RemoteToolRegistry(server, timeout=limit, load=load, **options)
         elif options:
