@@ -165,9 +165,9 @@ async def test_a_lost_connection_to_the_store_is_not_felt(postgres_place):
     ring = KeyRing(open_records(postgres_place.open()))
     _, token = ring.create("x", HR)
     kill_connections(postgres_place.address)
-    before = ring._seen
+    before = ring._loaded_at
     await ring.poll()
-    assert ring._seen > before
+    assert ring._loaded_at > before
     assert ring.find(token)
 
 
