@@ -388,3 +388,18 @@ def test_the_fields_of_a_home_assistant_action_are_its_parameters_with_types_fro
         },
         "required": ["level"],
     }
+
+
+def test_a_field_without_anything_loses_no_parameter_of_its_group_and_options_that_are_not_text_refuse_no_text():
+    options = {"select": {"options": [1, 2]}}
+    fields = {"more": {"collapsed": True, "fields": {"mode": {"selector": options}, "entity_id": None}}}
+    tool, _ = read({"name": "set_mode", "description": "Set the mode.", "fields": fields})
+    assert tool.parameters == {"mode": {}, "entity_id": {}}
+
+
+@pytest.mark.parametrize(
+    "fields", [{"title": {"selector": "h1.title"}}, {"a": {"selector": {"text": {}}}, "more": {"fields": {"b": "?"}}}]
+)
+def test_fields_that_are_not_those_of_a_home_assistant_action_stay_metadata(fields):
+    tool, _ = read({"name": "scrape", "description": "Read a page.", "fields": fields})
+    assert (tool.parameters, tool.metadata) == ({}, {"fields": fields})

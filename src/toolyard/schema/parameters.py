@@ -73,7 +73,7 @@ def read_input(entry: Mapping[str, Any], changes: list[Change]) -> tuple[Any, se
         items = [_flag_required(item, match[1] != "optional") for key, match in halves for item in entry[key]]
         return items, used | {key for key, _ in halves}
     fields = _list_fields(entry.get("fields"))
-    if any("selector" in field for field in fields.values()):
+    if any(isinstance(field.get("selector"), dict) for field in fields.values()):
         changes.append(Change("/fields", "'fields' read as 'parameters'"))
         return {name: _read_field(field) for name, field in fields.items()}, used | {"fields"}
     if isinstance(entry.get("properties"), (dict, list)):
@@ -92,9 +92,15 @@ def _list_fields(fields: Any) -> dict[str, dict[str, Any]]:
     """The fields of a Home Assistant action, those of collapsed groups among them; empty for anything else."""
     found: dict[str, dict[str, Any]] = {}
     for name, field in fields.items() if isinstance(fields, dict) else ():
-        if not isinstance(field, dict):
+        if not isinstance(field, dict | None):
             return {}
-        found |= _list_fields(field["fields"]) if isinstance(field.get("fields"), dict) else {name: field}
+        group = field.get("fields") if field else None
+        if not isinstance(group, dict):
+            found[name] = field or {}
+        elif (inside := _list_fields(group)) or not group:
+            found |= inside
+        else:
+            return {}
     return found
 
 
@@ -112,7 +118,9 @@ def _read_selector(selector: dict[str, Any]) -> dict[str, Any]:
         schema |= {limit: options[key] for key, limit in (("min", "minimum"), ("max", "maximum")) if key in options}
     listed = options.get("options")
     if kind == "select" and isinstance(listed, list) and listed and options.get("custom_value") is not True:
-        schema["enum"] = [item.get("value") if isinstance(item, dict) else item for item in listed]
+        values = [item.get("value") if isinstance(item, dict) else item for item in listed]
+        # YAML reads an option such as `1` as a number; then the values are left open, since no text equals it.
+        schema = {**schema, "enum": values} if all(isinstance(value, str) for value in values) else {}
     return {"type": "array", "items": schema} if options.get("multiple") is True else schema
 
 
