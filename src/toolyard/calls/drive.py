@@ -211,7 +211,7 @@ class WaitPair(msgspec.Struct, frozen=True):
 
 
 class TakeTurn(msgspec.Struct, eq=False):
-    """Wait in order for the session's turn, which with a store excludes other processes too. Sets `is_taken`."""
+    """Wait in order for the session's turn, which with a store excludes other processes too. Sets `taken`."""
 
     sessions: Sessions
     session: Session

@@ -72,3 +72,11 @@ def test_what_a_document_names_is_not_named_by_the_operator():
 )
 def test_swagger_says_it_in_three_words(top, found):
     assert address(version="2.0", **top) == found
+
+
+def test_words_of_openapi_3_mean_nothing_in_swagger():
+    body = {"content": {"application/json": {"schema": {"type": "object", "properties": {"name": {}}}}}}
+    servers = [server("https://b.example")]
+    operations = {"servers": servers, "post": operation(requestBody=body, servers=servers)}
+    binding = tool_of(document(operations, version="2.0", host="a.example")).binding
+    assert (binding.base_url, binding.body) == ("https://a.example", None)

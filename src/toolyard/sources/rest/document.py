@@ -190,7 +190,7 @@ class Files:
     def resolve(self, here: ResolvedRef) -> ResolvedRef:
         """The target of a chain of references; `LookupError` says why it cannot be found.
 
-        ParametersByKey beside a reference override those of its target.
+        Keys beside a reference override those of its target.
         """
         passed: set[int] = set()
         beside: dict[str, Any] = {}

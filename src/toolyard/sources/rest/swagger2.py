@@ -62,7 +62,9 @@ class Swagger:
         raw = site.raw
         common, common_body = self._split_parameters(site.item, site.place)
         own, own_body = self._split_parameters(site.operation, site.place)
-        operation = {**raw, "parameters": own, "responses": self._convert_responses(site.operation)}
+        # What only OpenAPI 3 knows means nothing here.
+        operation = {**raw, "requestBody": None, "servers": None}
+        operation |= {"parameters": own, "responses": self._convert_responses(site.operation)}
         # Body and form parameters of an operation override those of its path.
         body = {(item.node.get("in"), item.node.get("name")): item for item in (*common_body, *own_body)}
         if body:
@@ -72,7 +74,7 @@ class Swagger:
         return replace(
             site,
             operation=replace(site.operation, node=operation),
-            item=replace(site.item, node={**site.item.node, "parameters": common}),
+            item=replace(site.item, node={"parameters": common}),
         )
 
     def _split_parameters(self, owner: ResolvedRef, place: str) -> tuple[Any, list[ResolvedRef]]:
