@@ -103,3 +103,20 @@ def test_a_contradiction_says_where():
                 "required": ["size"],
             }
         ).make(Draw(b"1"))
+
+
+@pytest.mark.parametrize("word", ["allOf", "anyOf", "oneOf"])
+def test_a_part_that_many_branches_lead_to_judges_a_value_a_few_times(word):
+    def level(at):
+        part = {"type": "object", "properties": {"p": {"$ref": f"#/$defs/a{at + 1}"}}, "required": ["p"]}
+        return {word: [part, {**part, "required": ["p", "k"]}]}
+
+    parts = {f"a{at}": level(at) for at in range(12)}
+    values = SchemaValues({"$ref": "#/$defs/a0", "$defs": {**parts, "a12": {"type": "integer"}}})
+    judged = []
+    values.checker(values.root["$defs"]["a12"])._function = lambda value: judged.append(value) or True
+    value = 7
+    for _ in range(12):
+        value = {"p": value, "k": "x"} if word == "allOf" else {"p": value}
+    assert values.checker(values.root["$defs"]["a0"])(value)
+    assert len(judged) <= 2

@@ -1,4 +1,4 @@
-"""SchemaValues that schemas allow: every keyword, mixtures of them that nobody wrote down, and schemas that contain themselves."""
+"""Values that schemas allow: every keyword, mixtures of them that nobody wrote down, and schemas that contain themselves."""
 
 import json
 import re

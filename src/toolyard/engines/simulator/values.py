@@ -54,7 +54,7 @@ class SharedParts:
     def __init__(self) -> None:
         self._definitions: dict[str, SubSchema] = {}
         self.made: dict[tuple[int, str], Make] = {}
-        self.checks: dict[int, Check] = {}
+        self.checks: dict[int, Lazy] = {}
         self.kept: list[SubSchema] = []
         """Subschemas kept alive because their ids are used as keys."""
 
@@ -198,7 +198,7 @@ class SchemaValues:
         numerals = all(isinstance(example, str) and example.isdecimal() for example in shown)
         return bool(texts) and numerals and all(schema.keys() <= _ANNOTATIONS | {"type"} for schema in texts)
 
-    def checker(self, node: SubSchema) -> Check:
+    def checker(self, node: SubSchema) -> Lazy:
         """A check for that part, compiled on first use."""
         found = self._checks.get(id(node))
         if found is None:
@@ -217,7 +217,7 @@ class SchemaValues:
             node = {key: value for key, value in self.root.items() if key not in _SHARED_KEYWORDS}
         refers = any(True for _ in _list_references(node))
         if refers and isinstance(node, dict) and self._is_plain(node):
-            return partial(self._accepts, node)
+            return _CombinedCheck(self, node)
         around = {key: self.root[key] for key in _SHARED_KEYWORDS if key in self.root and (refers or key == "$schema")}
         try:
             # Skip the cost estimate, which would take longer than checking these small values.
@@ -226,34 +226,13 @@ class SchemaValues:
             return _accept_any  # the whole value is checked in the end
 
     def _is_plain(self, node: dict[str, Any]) -> bool:
-        """True if a part uses only keywords that `_accepts` handles, and does not refer back to itself in place."""
+        """True if `_CombinedCheck` handles all keywords of a part, and it does not refer back to itself in place."""
         said = node.keys() - _ANNOTATIONS
         if not said <= _PLAIN or ("$ref" in said and len(said) > 1) or isinstance(node.get("items"), list):
             return False
         below = _walk_in_place(self.root, node)
         found = "$ref" not in node or isinstance(resolve_pointer(self.root, node["$ref"]), (dict, bool))
         return found and len(below) < _MOST_SUBSCHEMAS and not any(part is node for part in below)
-
-    def _accepts(self, node: dict[str, Any], value: Any) -> bool:
-        kinds = allowed_types(node)
-        if kinds is not None and not any(_is_kind(value, kind) for kind in kinds):
-            return False
-        if "$ref" in node:
-            return self.checker(resolve_pointer(self.root, node["$ref"]))(value)
-        if "anyOf" in node and not any(self.checker(branch)(value) for branch in node["anyOf"]):
-            return False
-        if not all(self.checker(branch)(value) for branch in node.get("allOf", ())):
-            return False
-        if "oneOf" in node and [self.checker(branch)(value) for branch in node["oneOf"]].count(True) != 1:
-            return False
-        if isinstance(value, list):
-            return all(map(self.checker(node.get("items", True)), value))
-        if not isinstance(value, dict):
-            return True
-        declared, rest = node.get("properties", {}), node.get("additionalProperties", True)
-        return all(name in value for name in node.get("required", ())) and all(
-            self.checker(declared.get(name, rest))(item) for name, item in value.items()
-        )
 
     def make(self, draw: Draw) -> Any:
         """A value of the whole schema, an invalid one if no valid one was found; raises `GaveUp` if there is none."""
@@ -324,6 +303,53 @@ class SchemaValues:
             for name, pair in list(found.items()):
                 found.setdefault(plain_letters(name), pair)
         return found
+
+
+class _CombinedCheck:
+    """A check of a part by the checks of the parts inside it."""
+
+    __slots__ = ("_node", "_values")
+
+    def __init__(self, values: SchemaValues, node: dict[str, Any]) -> None:
+        self._values = values
+        self._node = node
+
+    def __call__(self, value: Any) -> bool:
+        """Judge a value."""
+        return self._judge(value, {})
+
+    def _judge(self, value: Any, known: dict[tuple[int, int], bool]) -> bool:
+        # Branches that lead back to one part would otherwise judge a value 2^depth times.
+        key = id(self), id(value)
+        if key not in known:
+            known[key] = self._find_verdict(value, known)
+        return known[key]
+
+    def _find_verdict(self, value: Any, known: dict[tuple[int, int], bool]) -> bool:
+        def fits(part: SubSchema, inside: Any) -> bool:
+            check = self._values.checker(part).function()
+            return check._judge(inside, known) if isinstance(check, _CombinedCheck) else bool(check(inside))
+
+        node = self._node
+        kinds = allowed_types(node)
+        if kinds is not None and not any(_is_kind(value, kind) for kind in kinds):
+            return False
+        if "$ref" in node:
+            return fits(resolve_pointer(self._values.root, node["$ref"]), value)
+        if "anyOf" in node and not any(fits(branch, value) for branch in node["anyOf"]):
+            return False
+        if not all(fits(branch, value) for branch in node.get("allOf", ())):
+            return False
+        if "oneOf" in node and [fits(branch, value) for branch in node["oneOf"]].count(True) != 1:
+            return False
+        if isinstance(value, list):
+            return all(fits(node.get("items", True), item) for item in value)
+        if not isinstance(value, dict):
+            return True
+        declared, rest = node.get("properties", {}), node.get("additionalProperties", True)
+        return all(name in value for name in node.get("required", ())) and all(
+            fits(declared.get(name, rest), item) for name, item in value.items()
+        )
 
 
 def _leave_out(value: dict[str, Any], name: str) -> dict[str, Any]:
