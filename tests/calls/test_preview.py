@@ -6,6 +6,7 @@ from contextlib import closing
 import pytest
 from calls.call_support import call, engine_of, registry_of
 
+from toolyard.calls.call_path import CallPath
 from toolyard.calls.policy import Policy, Rule
 from toolyard.engines.base import ToolEngine
 from toolyard.engines.effectful import OutwardEngine
@@ -99,6 +100,17 @@ def test_a_rule_may_do_without_and_the_record_says_so():
     policy = Policy([Rule("ask", preview=False)])
     with closing(engine_of(touch, effects="read", policy=policy)) as engine:
         assert held_by(engine).preview.why_not == "the rule says preview: false" and RAN == []
+
+
+def test_a_preview_that_breaks_down_is_logged_under_the_name_that_filters_know(monkeypatch, caplog):
+    def break_down(path):
+        raise RuntimeError("with an argument in its message")
+
+    monkeypatch.setattr(CallPath, "past_policy", break_down)
+    with closing(engine_of(touch, effects="read", policy=ASK)) as engine:
+        assert held_by(engine).preview.why_not == "predicting it failed with RuntimeError"
+    assert [(line.name, line.levelname) for line in caplog.records] == [("toolyard.calls.asking", "WARNING")]
+    assert "argument" not in caplog.text
 
 
 def test_a_preview_that_fails_is_shown_as_what_it_is_and_the_call_is_held():

@@ -32,7 +32,7 @@ from toolyard.model.tool import json_digest
 from toolyard.registry.bind import Bound
 from toolyard.sessions.session import Session
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("toolyard.calls.asking")  # filters of users may name it
 _LONGEST_ARGUMENTS = 256 * 1024
 
 

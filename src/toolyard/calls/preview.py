@@ -34,7 +34,7 @@ _LONGEST_RESULT = 16 * 1024
 _LONGEST_VALUE = 200
 _OK = "ok"
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("toolyard.calls.asking")  # filters of users may name it
 
 
 RunCall = Callable[[CallPath, CallPlans | ScopedPlans, Batch, Session, ToolCall], Flow]
