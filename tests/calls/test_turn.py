@@ -201,7 +201,7 @@ def test_a_free_session_is_taken_without_waiting():
     flow, session, results = turn_of(engine_of(one), ask(), calls=3)
     assert list(flow) == []
     assert [result.result for result in results] == [1, 1, 1]
-    assert not session.gate.busy and not session.is_taken
+    assert not session.gate.busy and not session.taken
 
 
 @pytest.mark.parametrize(
@@ -275,10 +275,10 @@ def test_a_flow_that_nobody_drives_any_more_gives_its_turn_back(tmp_path, durabl
     for wait in waits_of(flow):
         if waits_by(wait, answer_in_thread):
             break
-    assert session.gate.busy and session.is_taken
+    assert session.gate.busy and session.taken
     flow.close()
     until(lambda: not session.gate.busy)
-    assert not session.is_taken and results == []
+    assert not session.taken and results == []
     sessions.close()
 
 

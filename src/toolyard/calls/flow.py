@@ -114,7 +114,7 @@ def batch_flow(
             yield take
             # Other callers, also in other processes, may have added entries while this one waited.
             session.turn_since = len(session.history)
-        session.is_taken = True
+        session.taken = True
         if batch.on_loop:
             turn = EnteredTurn(gate)
             turn.enter()
@@ -138,7 +138,7 @@ def batch_flow(
                     sessions.leave(session)
             except BaseException:
                 # An interrupt may occur at any point above; give the turn back unless that has happened.
-                if session.is_taken and batch.holder is None:
+                if session.taken and batch.holder is None:
                     sessions.leave_off_loop(session)
                 raise
 

@@ -55,7 +55,7 @@ class Session:
 
     __slots__ = (
         *("branch", "counts", "is_draft", "durable", "is_full", "gate", "history", "holder"),
-        *("is_alone", "is_recorded", "key", "is_over", "parent", "replays", "room", "state", "is_taken", "tallies"),
+        *("is_alone", "is_recorded", "key", "is_over", "parent", "replays", "room", "state", "taken", "tallies"),
         *("stored_use", "turn_since", "used"),
     )
 
@@ -81,7 +81,7 @@ class Session:
         self.gate = gate or Gate()
         self.holder: object = None
         """Id of the thread that has the turn; None if free or held by a task."""
-        self.is_taken = False
+        self.taken = False
         """True while a caller has the turn through `SessionTurns.enter` or `aenter`."""
         self.turn_since = len(history)
         """Number of entries when a batch last took or returned the turn."""

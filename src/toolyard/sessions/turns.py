@@ -50,7 +50,7 @@ class SessionTurns(ABC):
                 self.take(session, until)
                 held = True
             session.holder = threading.get_ident()
-            session.is_taken = True
+            session.taken = True
         except BaseException:
             if held:
                 self._durable().release(session.key)
@@ -68,7 +68,7 @@ class SessionTurns(ABC):
                 raise UnknownSessionError(f"session {session.key.session_id!r} is over")
             if session.durable:
                 await self._atake(session, until)
-            session.is_taken = True
+            session.taken = True
         except BaseException:
             session.gate.leave()
             raise
@@ -118,7 +118,7 @@ class SessionTurns(ABC):
         raise cancelled
 
     def leave(self, session: Session) -> None:
-        """Return the turn. After an interrupt it may be called again while `session.is_taken` is true."""
+        """Return the turn. After an interrupt it may be called again while `session.taken` is true."""
         session.holder = None
         session.used = self.clock()
         try:
@@ -132,7 +132,7 @@ class SessionTurns(ABC):
                     raise
         finally:
             # Interrupts are handled after calls only; the first call here is the one that frees the place.
-            session.is_taken = False
+            session.taken = False
             session.gate.free.append(None)
             if session.gate.line:
                 session.gate.admit_waiters()
