@@ -23,7 +23,7 @@ from typing import Any
 from benchmarks.harness import Row, measure, show
 from benchmarks.quick_calls import async_block, sync_block
 from toolyard import PythonToolEngine, ScriptToolLoader, ToolCall, ToolRegistry, function_tool
-from toolyard.links.scripts import LEVELS, Code, ScriptPool, WorkerSettings, probe_level, why_not
+from toolyard.links.scripts import LEVELS, Code, ScriptPool, WorkerSettings, find_obstacle, probe_level
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples" / "scripts"
 PIPE = "LIMIT a bare pipe to a Python process and back"
@@ -71,7 +71,7 @@ def _calling(folder: Path) -> bool:
             subprocess.Popen([sys.executable, "-I", "-c", ECHO], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         )
         rows = [Row(PIPE, lambda: _echoed(echo), calls=CALLS, clock=time.perf_counter)]
-        for level in (level for level in LEVELS if why_not(level) is None):
+        for level in (level for level in LEVELS if find_obstacle(level) is None):
             rows += _worker_rows(level, stack)
         rows += _engine_rows(scripts, stack)
         measure(rows, 15)
@@ -146,7 +146,7 @@ def _loading(folder: Path) -> bool:
             clock=clock,
         )  # type: ignore[misc]
         for level in LEVELS
-        if why_not(level) is None
+        if find_obstacle(level) is None
     ]
     rows += [
         Row("load again, nothing changed", known.load, 1, IMPORT, clock=clock),
