@@ -1,10 +1,14 @@
+import asyncio
 import os
+import time
 
 import pytest
 from hypothesis import given, strategies as st
 
 from toolyard.links.scripts.inside import frames as inside
-from toolyard.links.scripts.worker import FrameReader, InvalidFrame, encode_frame
+from toolyard.links.scripts.settings import WorkerEnd
+from toolyard.links.scripts.worker import FrameReader, InvalidFrame, Worker, WorkerExchange, WorkerReply, encode_frame
+from toolyard.schema.common_options import WorkerSettings
 
 json_values = st.recursive(
     st.none()
@@ -81,3 +85,19 @@ def test_the_quick_encoder_refuses_what_json_does_not_know():
         with pytest.raises((TypeError, ValueError, RecursionError)):
             inside.encode(value)
     assert inside.encode([circle[:0], "ü"]) == '[[],"ü"]'
+
+
+async def test_a_reply_that_came_in_time_counts_although_the_loop_was_busy_past_the_deadline():
+    loop, pipes = asyncio.get_running_loop(), [os.pipe() for _ in range(4)]
+    (theirs, ours), *to_us = pipes
+    worker = Worker("busy", [ours, *(reader for reader, _ in to_us)], lambda worker: WorkerEnd())
+
+    def reply_and_stay_busy():
+        os.write(to_us[0][1], encode_frame(b"{}"))
+        time.sleep(0.1)
+
+    loop.call_soon(reply_and_stay_busy)
+    assert await WorkerExchange(worker, WorkerSettings()).wait_async(loop.time() + 0.05) == WorkerReply()
+    worker.close()
+    for fd in (theirs, *(writer for _, writer in to_us)):
+        os.close(fd)

@@ -120,18 +120,22 @@ class Mailbox:
             send(request, future)
             async with asyncio.timeout_at(request.deadline):
                 return await future
-        except (TimeoutError, CallTimeout, asyncio.CancelledError) as error:
-            if request.cancellable and request.sent:
-                self._answer(framing.encode_cancellation(request.number))
-            if isinstance(error, TimeoutError):
-                raise make_timeout_error(
-                    self._peer.name, request.seconds, "unknown" if request.sent else "none"
-                ) from None
+        except (CallTimeout, asyncio.CancelledError):
+            self._cancel(request)
             raise
+        except TimeoutError:
+            if not future.cancelled():
+                return future.result()  # it came in time, but the loop was busy until after the deadline
+            self._cancel(request)
+            raise make_timeout_error(self._peer.name, request.seconds, "unknown" if request.sent else "none") from None
         finally:
             del self._waiting[request.number]
             if future.done() and not future.cancelled():
                 future.exception()  # retrieved, even if the request could not be sent
+
+    def _cancel(self, request: Request) -> None:
+        if request.cancellable and request.sent:
+            self._answer(framing.encode_cancellation(request.number))
 
     def is_busy_before(self, request: Request) -> bool:
         """Whether a request that was sent earlier is pending, so that the server may be working on that."""

@@ -255,7 +255,9 @@ class WorkerExchange:
             async with asyncio.timeout_at(deadline):
                 await done
         except TimeoutError:
-            raise DeadlinePassed from None
+            if done.cancelled():
+                raise DeadlinePassed from None
+            done.result()  # it came in time, but the loop was busy until after the deadline
         finally:
             loop.remove_reader(fd)
         assert self.reply is not None
