@@ -15,6 +15,7 @@ from toolyard import Tool, Toolyard
 from toolyard.app.blocks import McpBlock
 from toolyard.cli.main import run
 from toolyard.insight.search import searcher
+from toolyard.serving.console.catalog import SEARCH_HITS
 from toolyard.serving.search import MOST_HITS
 
 TOOLS = [
@@ -113,12 +114,12 @@ def ask_all(five, capsys, query, limit):
     yield "mcp", [(line["_meta"]["toolyard/qualified_name"], line["fit"]) for line in found]
     run(["search", query, "-k", str(limit), "--json", "-c", str(path)])
     yield "cli", [(hit["name"], hit["fit"]) for hit in json.loads(capsys.readouterr().out)["hits"]]
-    if limit == MOST_HITS:
+    if limit == SEARCH_HITS:
         shown = page.get("/console/tools.json", params={"q": query}).json()
         yield "console", [(row["name"], row["fit"]) for row in shown["rows"]]
 
 
-@pytest.mark.parametrize("limit", [1, 3, 10, 50])
+@pytest.mark.parametrize("limit", [1, 3, SEARCH_HITS, 50])
 @pytest.mark.parametrize("query", QUERIES)
 def test_every_face_gives_the_same_hits_in_the_same_order_with_the_same_words(five, capsys, query, limit):
     found = dict(ask_all(five, capsys, query, limit))
@@ -126,18 +127,15 @@ def test_every_face_gives_the_same_hits_in_the_same_order_with_the_same_words(fi
 
 
 @pytest.mark.parametrize("query", QUERIES)
-def test_the_console_gives_the_hits_that_all_others_give_up_to_the_most_there_are(five, capsys, query):
+def test_the_console_shows_the_best_hits_of_a_namespace_and_links_to_all(five, query):
     assert MOST_HITS == searcher.MOST_HITS
     _, yard, page, _ = five
-    hits = [hit.tool.qualified_name for hit in yard.tool_registry.search(query, MOST_HITS)]
-    for narrowed in ("", "pets"):
-        text = html.unescape(page.get("/console/tools", params={"q": query, "namespace": narrowed}).text)
-        wanted = (
-            hits
-            if not narrowed
-            else [hit.tool.qualified_name for hit in yard.tool_registry.search(query, MOST_HITS, namespace="pets")]
-        )
-        assert re.findall(r'class="row" href="/console/tools/([^"]+)"', text) == wanted
+    for narrowed in ({}, {"namespace": "pets"}):
+        for asked, most in (({}, SEARCH_HITS), ({"hits": "all"}, MOST_HITS)):
+            text = html.unescape(page.get("/console/tools", params={"q": query, **narrowed, **asked}).text)
+            wanted = [hit.tool.qualified_name for hit in yard.tool_registry.search(query, most, **narrowed)]
+            assert re.findall(r'class="row" href="/console/tools/([^"]+)"', text) == wanted
+            assert ("Show more hits" in text) == (len(wanted) == SEARCH_HITS)
 
 
 def test_pages_of_a_search_together_are_its_hits(five):

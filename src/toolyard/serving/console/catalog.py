@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 Data = dict[str, Any]
 
 PAGE_SIZE = 100
+SEARCH_HITS = 20
+"""Hits shown at first, found as those that agents ask for; all of them take twice as long."""
 _FACETS = {"namespace": 60, "source": 20, "effect": 3, "tag": 30}
 """The facets, each with the number of values offered."""
 _MOST_LINES = 200
@@ -72,6 +74,7 @@ def _list_catalog(catalog: CatalogView, request: Request) -> Data:
     query = (query_str(request, "q") or "")[:MAX_QUERY]
     filters = {name: value for name in _FACETS if (value := query_str(request, name))}
     nearest = query_str(request, "fit") == "nearest"
+    most = MOST_HITS if query_str(request, "hits") == "all" else SEARCH_HITS
     principal = caller_of(request).principal
     by_name = catalog.compute_cached(principal, "console rows", partial(_make_rows, catalog, principal))
     rows = by_name.values()
@@ -82,10 +85,10 @@ def _list_catalog(catalog: CatalogView, request: Request) -> Data:
     )
     mode = None
     if query.strip():
-        hits = _search(catalog, principal, query, None, nearest)
+        hits = _search(catalog, principal, query, None, nearest, most)
         offered, mode = _rows_of_hits(by_name, hits), hits.mode
         facets = _count_facets(offered, filters)
-        found = _rows_of_hits(by_name, _search(catalog, principal, query, names, nearest)) if filters else offered
+        found = _rows_of_hits(by_name, _search(catalog, principal, query, names, nearest, most)) if filters else offered
     pages = max(1, -(-len(found) // PAGE_SIZE))
     page = min(max(read_count(query_str(request, "page") or "") or 1, 1), pages)
     stale = list_stale(catalog)
@@ -105,6 +108,8 @@ def _list_catalog(catalog: CatalogView, request: Request) -> Data:
         "search": mode,
         # True if weak hits are shown too.
         "nearest": nearest,
+        # True if a search shows its best hits only, and there may be more.
+        "shortened": mode is not None and len(found) == most < MOST_HITS,
         # The session to run the chosen tool in, and the entry after which to simulate it.
         "session": query_str(request, "session") or "",
         "at": query_str(request, "at") or "",
@@ -117,7 +122,7 @@ def list_stale(catalog: CatalogView) -> set[str]:
 
 
 def _search(
-    catalog: CatalogView, principal: Principal, query: str, names: Collection[str] | None, nearest: bool
+    catalog: CatalogView, principal: Principal, query: str, names: Collection[str] | None, nearest: bool, most: int
 ) -> CatalogHits:
     """Search the tools with these names, or all. Filters apply before ranking, so they do not use up hits."""
     snapshot = catalog.registry.snapshot
@@ -125,7 +130,7 @@ def _search(
     if names is not None:
         shows = where
         where = lambda tool: tool.qualified_name in names and (shows is None or shows(tool))  # noqa: E731
-    return search_tools(catalog.registry, snapshot, query, MOST_HITS, where=where, threshold=0.0 if nearest else None)
+    return search_tools(catalog.registry, snapshot, query, most, where=where, threshold=0.0 if nearest else None)
 
 
 def _make_rows(catalog: CatalogView, principal: Principal, snapshot: Snapshot) -> dict[str, CatalogRow]:
