@@ -3,8 +3,7 @@
 import pytest
 from waiting import until
 
-from serving.mcp.mcp_support import BOTH, META, Session, StreamReader, make_request
-from serving.mcp.test_sse import SseClient
+from serving.mcp.mcp_support import BOTH, META, Session, SseClient, StreamReader, make_request
 from serving.service_support import CORE, served
 
 

@@ -15,9 +15,8 @@ from toolyard.app.blocks import ServerBlock
 from toolyard.app.toolyard import Toolyard
 from toolyard.serving.console.routes import Console
 from toolyard.serving.http_fault import ARP_PLACE, HttpFault
+from toolyard.serving.mcp.http_transports import SseTransport, StreamableHttp
 from toolyard.serving.mcp.server import McpEndpoint
-from toolyard.serving.mcp.sse import SseTransport
-from toolyard.serving.mcp.streamable_http import StreamableHttp
 from toolyard.serving.middleware import HostGuard, OperationGate, RequestBoundary
 from toolyard.serving.query import QueryParameter
 from toolyard.serving.request_log import RequestLog

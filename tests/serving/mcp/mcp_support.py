@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import re
 import threading
 
 from waiting import SOON, until
@@ -159,3 +160,29 @@ class StreamReader:
 
     def __exit__(self, *_):
         self.close()
+
+
+class SseClient:
+    """A client of the first version: one stream, and posts to where it says."""
+
+    def __init__(self, found, token=None):
+        self.found = found
+        self.token = token
+        self.stream = StreamReader(found, "GET", "/sse", None, {"accept": "text/event-stream"}, token)
+        assert self.stream.status == 200
+        assert until(lambda: b"\n\n" in self.stream.body)
+        self.path = re.search(rb"event: endpoint\ndata: (\S+)\n", self.stream.body)[1].decode()
+
+    def post(self, body, token=None):
+        return self.found.post(self.path, body, token=token or self.token)
+
+    def ask(self, method, params=None, number=1):
+        assert self.post(make_request(method, params, number)).status == 202
+        return self.answer(number)
+
+    def answer(self, number):
+        def found():
+            return [each for each in self.stream.messages if each.get("id") == number]
+
+        assert until(found)
+        return found()[-1]

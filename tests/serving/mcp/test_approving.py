@@ -11,8 +11,7 @@ from mcp import Client, StdioServerParameters
 from msgspec.structs import replace
 from waiting import until
 
-from serving.mcp.mcp_support import BOTH, Session, Stateless, StreamReader, make_request
-from serving.mcp.test_sse import SseClient
+from serving.mcp.mcp_support import BOTH, Session, SseClient, Stateless, StreamReader, make_request
 from serving.service_support import served
 from toolyard import ConfigError, Effects, function_tool
 from toolyard.app.config import read_anything

@@ -2,8 +2,7 @@
 
 from waiting import until
 
-from serving.mcp.mcp_support import META, make_request
-from serving.mcp.test_sse import SseClient
+from serving.mcp.mcp_support import META, SseClient, make_request
 from serving.service_support import served
 
 

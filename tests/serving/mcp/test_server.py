@@ -1,13 +1,14 @@
 """What goes on beside the requests of MCP clients, and what a tool says to the client of its call."""
 
+import re
 import threading
 
 import pytest
 from waiting import until
 
-from serving.mcp.mcp_support import make_request
-from serving.mcp.test_sse import SseClient
+from serving.mcp.mcp_support import Session, SseClient, make_request, read_events, read_result
 from serving.service_support import CORE, served
+from toolyard import ToolContext, function_tool
 from toolyard.model.errors import SessionError
 
 
@@ -36,3 +37,34 @@ def test_a_failing_store_is_reported_until_it_works_again(shared):
             broken.clear()
             assert client.answer(7)["result"] == {}
             assert until(lambda: "mcp" not in one.service.failing)
+
+
+class InvalidNotice:
+    """What cannot even be shown."""
+
+    def __repr__(self):
+        raise ValueError("no")
+
+
+def odd(ctx: ToolContext) -> str:
+    """Logs what is no JSON."""
+    loop = []
+    loop.append(loop)
+    for data in (object(), InvalidNotice(), loop, "\ud800", {1, 2}, {"deep": {("a", 1): 2}}):
+        ctx.log(data, "warning")
+    ctx.log("odd level", ["x"])
+    ctx.report("much")
+    return "said"
+
+
+def test_data_that_is_not_json_is_logged_as_its_repr():
+    with served(tools=[function_tool(odd, namespace="desk")]) as found:
+        params = {"name": "desk__odd", "_meta": {"progressToken": "p"}}
+        answer = Session(found).send("tools/call", params)
+        assert read_result(answer)["structuredContent"] == {"result": "said"}
+        told = [
+            each["params"]["data"] for each in read_events(answer.body) if each.get("method") == "notifications/message"
+        ]
+        assert re.match("<object object", told[0])
+        assert told[1] == "<InvalidNotice>"
+        assert len(told) >= 6

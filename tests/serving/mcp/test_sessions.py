@@ -1,19 +1,22 @@
-"""Sessions over several processes that share their records: any of them goes on with one, and all know its end."""
+"""Sessions over several processes that share their records: any of them goes on with one, and all know its end; and the mail between them."""
 
 import asyncio
+import codecs
+import json
 import threading
 from contextlib import ExitStack
 
 import pytest
 from waiting import SOON, Clock, until
 
-from serving.mcp.mcp_support import Session, StreamReader, make_request, read_events, read_result
+from serving.mcp.mcp_support import Session, SseClient, StreamReader, make_request, read_events, read_result
 from serving.mcp.test_handshake import Waiting
 from serving.service_support import CORE, served
 from toolyard.app.blocks import McpBlock
+from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.mcp.event_stream import EventStream
 from toolyard.serving.mcp.json_rpc import RANK
-from toolyard.serving.mcp.sessions import KIND, InflightRequest, McpSessions
+from toolyard.serving.mcp.sessions import KIND, InflightRequest, McpSessions, post_mail
 from toolyard.sessions.records import MemoryRecords
 
 
@@ -221,3 +224,53 @@ async def test_requests_of_a_dropped_session_are_answered_with_the_reason():
     with pytest.raises(asyncio.CancelledError):
         await task
     assert records.all(KIND) == []
+
+
+async def test_the_number_of_undelivered_messages_is_limited():
+    records = MemoryRecords()
+    for _ in range(256):
+        await post_mail(records, "session", b"{}")
+    with pytest.raises(HttpFault, match="not taken yet"):
+        await post_mail(records, "session", b"{}")
+    await post_mail(records, "another", b"{}")
+    assert len(records.all("mcp_mail")) == 257
+
+
+def test_messages_of_other_workers_are_read_once_for_all_streams(config):
+    with served(config) as one, served(config) as two:
+        asked = []
+        records = one.service.records
+        real = records.aversion
+
+        async def aversion(kind):
+            asked.append(kind)
+            return await real(kind)
+
+        records.aversion = aversion
+        clients = [SseClient(one) for _ in range(20)]
+        assert until(lambda: asked.count("mcp_mail") >= 3)
+        asked.clear()
+        assert until(lambda: asked.count("mcp_mail") >= 5)
+        # Looked at as often as anything else, not twenty times as often.
+        assert asked.count("mcp_mail") <= 5 * asked.count("key") + 10
+        for client in clients:
+            client.found = two
+            assert client.post(make_request("ping", number=7)).status == 202
+        assert all(client.answer(7)["result"] == {} for client in clients)
+        for client in clients:
+            client.stream.close()
+        assert until(lambda: one.service.records.all("mcp_sse") == [])
+
+
+def test_an_unreadable_message_does_not_hold_up_others(config):
+    with served(config) as one, served(config) as two:
+        client, other = SseClient(one), SseClient(one)
+        client.found = other.found = two
+        with client.stream, other.stream:
+            mark = codecs.BOM_UTF8 + json.dumps(make_request("ping", number=1)).encode()
+            assert two.post(other.path, mark).status == 202
+            two.service.records.put("mcp_mail", "of nobody", "0", b"{")
+            two.service.records.put("mcp_mail", other.path.partition("session_id=")[2], "0", b"{")
+            assert client.post(make_request("ping", number=2)).status == 202
+            assert client.answer(2)["result"] == {} and other.answer(1)["result"] == {}
+            assert until(lambda: [record.owner for record in one.service.records.all("mcp_mail")] == ["of nobody"])

@@ -41,12 +41,13 @@ class EventStream:
     """A queue of events for one reader.
 
     A slow reader loses notifications, oldest first. Responses are never dropped; a stream with too many unread ones is
-    given up as a whole. Reading removes events.
+    given up as a whole. Reading removes events. The stream ends with the message `last`, if there is one.
     """
 
-    __slots__ = ("_count", "_droppable", "_events", "_waiter", "is_broken", "is_over", "size")
+    __slots__ = ("_count", "_droppable", "_events", "_last", "_waiter", "is_broken", "is_over", "size")
 
-    def __init__(self) -> None:
+    def __init__(self, last: bytes | None = None) -> None:
+        self._last = last
         self._count = 0
         self.is_over = False
         self.is_broken = False
@@ -84,11 +85,17 @@ class EventStream:
         while len(self._droppable) > droppable and (len(self._droppable) > _MOST_EVENTS or self.size > _MOST_BYTES):
             self.size -= len(self._events.pop(self._droppable.popleft()))
         if self.size > _MOST_UNREAD and len(self._events) > 1:
-            self._give_up()
+            _log.warning("a stream is given up: its client left %d answers unread", len(self._events))
+            self.is_broken = self.is_over = True
+            self._events.clear()
+            self._droppable.clear()
+            self.size = 0
         self.wake()
 
     def end(self) -> None:
         """End the stream after what is unread."""
+        if self._last is not None:
+            self.put_answer(self._last)
         self.is_over = True
         self.wake()
 
@@ -97,13 +104,6 @@ class EventStream:
         waiter, self._waiter = self._waiter, None
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
-
-    def _give_up(self) -> None:
-        _log.warning("a stream is given up: its client left %d answers unread", len(self._events))
-        self.is_broken = self.is_over = True
-        self._events.clear()
-        self._droppable.clear()
-        self.size = 0
 
     async def read(self) -> AsyncIterator[bytes]:
         """Yield events until the stream ends; while there are none, a comment every `HEARTBEAT_SECONDS` seconds."""
@@ -177,7 +177,7 @@ async def serve_stream(
 async def listen(subscribers: Subscribers, request: Request, send: Send, message: RpcMessage) -> None:
     """Serve `subscriptions/listen`: an acknowledgement, then notifications, all tagged with the request's id."""
     tag, wants_changes, acknowledgement = read_subscription(message)
-    stream = _ClosingStream(encode_result(message.id, finish_result({"_meta": dict(tag)}, stateless=True)))
+    stream = EventStream(encode_result(message.id, finish_result({"_meta": dict(tag)}, stateless=True)))
     stream.put_answer(acknowledgement)
     changed = encode_notification(LIST_CHANGED, {"_meta": tag})
     await serve_stream(subscribers, request, send, stream, (lambda: stream.put(changed)) if wants_changes else no_op)
@@ -192,21 +192,6 @@ def read_subscription(message: RpcMessage) -> tuple[Json, bool, bytes]:
     wants_changes = {"toolsListChanged": True} if wanted.get("toolsListChanged") is True else {}
     acknowledgement = {"notifications": wants_changes, "_meta": tag}
     return tag, bool(wants_changes), encode_notification("notifications/subscriptions/acknowledged", acknowledgement)
-
-
-class _ClosingStream(EventStream):
-    """A stream that ends with the result of the request that opened it."""
-
-    __slots__ = ("_last",)
-
-    def __init__(self, last: bytes) -> None:
-        super().__init__()
-        self._last = last
-
-    def end(self) -> None:
-        """Add the result, then end the stream."""
-        self.put_answer(self._last)
-        super().end()
 
 
 class ReplyStream:

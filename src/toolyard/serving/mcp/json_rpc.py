@@ -17,7 +17,6 @@ from toolyard.dialects.mcp_protocol import (
     INVALID_REQUEST,
     LEVELS,
     LIST_CHANGED,
-    LOG_LEVEL,
     PROTOCOL_VERSION,
     REFUSED,
     SERVER_INFO,
@@ -142,41 +141,34 @@ def check_header_params(wanted: tuple[HeaderParam, ...], arguments: Mapping[str,
         header = each.name.lower().encode()
         given = [value for name, value in headers if name == header]
         if len(given) > 1:
-            raise _mismatch(f"{each.name} occurs more than once")
+            raise RpcFault(HEADER_MISMATCH, f"{each.name} occurs more than once")
         expected = header_text(value_at(arguments, each.path))
         argument = ".".join(each.path)
         if expected is None:
             if given:
-                raise _mismatch(f"{each.name} is there, but nothing it could repeat at {argument!r}")
+                raise RpcFault(HEADER_MISMATCH, f"{each.name} is there, but nothing it could repeat at {argument!r}")
             continue
         if not given:
-            raise _mismatch(f"{each.name} is missing; it must repeat the argument {argument!r}")
+            raise RpcFault(HEADER_MISMATCH, f"{each.name} is missing; it must repeat the argument {argument!r}")
         found = decode_header(given[0])
         if found is None:
-            raise _mismatch(f"{each.name} is not valid base64 of UTF-8")
-        if found != expected and not (each.is_integer and _is_same_integer(found, expected)):
-            raise _mismatch(f"{each.name} does not say what the argument {argument!r} says")
+            raise RpcFault(HEADER_MISMATCH, f"{each.name} is not valid base64 of UTF-8")
+        # Integers are compared as `Decimal`, since `int` limits the number of digits it parses.
+        both_integers = each.is_integer and all(map(_INTEGER.fullmatch, (found, expected)))
+        if found != expected and not (both_integers and Decimal(found) == Decimal(expected)):
+            raise RpcFault(HEADER_MISMATCH, f"{each.name} does not say what the argument {argument!r} says")
 
 
-def _is_same_integer(one: str, other: str) -> bool:
-    """Compare as `Decimal`, since `int` limits the number of digits it parses."""
-    return all(map(_INTEGER.fullmatch, (one, other))) and Decimal(one) == Decimal(other)
-
-
-def _mismatch(text: str) -> RpcFault:
-    return RpcFault(HEADER_MISMATCH, text)
-
-
-_VERSION = b"mcp-protocol-version"
+VERSION_HEADER = b"mcp-protocol-version"
 _METHOD = b"mcp-method"
 _NAME = b"mcp-name"
-_REPEATING = (_VERSION, _METHOD, _NAME)
+_REPEATING = (VERSION_HEADER, _METHOD, _NAME)
 _HANDSHAKE = frozenset(version.encode() for version in HANDSHAKE)
 
 
 def is_stateless(headers: Mapping[bytes, bytes], message: RpcMessage | None) -> bool:
     """True for a request of the stateless version, or of an unknown one, which `check_version` refuses."""
-    version = headers.get(_VERSION)
+    version = headers.get(VERSION_HEADER)
     if version is not None:
         return version not in _HANDSHAKE
     return message is not None and PROTOCOL_VERSION in message.meta
@@ -210,7 +202,7 @@ def check_headers(headers: Headers, message: RpcMessage) -> None:
         names = [name for name, _ in headers]
         for name in filter(lambda name: names.count(name) > 1, _REPEATING):
             raise RpcFault(HEADER_MISMATCH, f"the header {name.decode()} occurs more than once")
-    if values.get(_VERSION, b"").strip() != message.meta[PROTOCOL_VERSION].encode("utf-8", "replace"):
+    if values.get(VERSION_HEADER, b"").strip() != message.meta[PROTOCOL_VERSION].encode("utf-8", "replace"):
         raise RpcFault(HEADER_MISMATCH, "MCP-Protocol-Version does not say what params._meta says")
     if values.get(_METHOD, b"").strip() != message.method.encode("utf-8", "replace"):
         raise RpcFault(HEADER_MISMATCH, "Mcp-Method does not say what the body's method says")
@@ -218,17 +210,6 @@ def check_headers(headers: Headers, message: RpcMessage) -> None:
         given = values.get(_NAME)
         if given is None or (given != called.encode("utf-8", "replace") and decode_header(given) != called):
             raise RpcFault(HEADER_MISMATCH, "Mcp-Name does not say what the body's params.name says")
-
-
-def check_version_header(headers: Mapping[bytes, bytes]) -> None:
-    """`check_version` for a notification, which has its version only in the header."""
-    check_version(headers.get(_VERSION, b"").decode("latin-1"))
-
-
-def find_log_level(meta: dict[str, Any]) -> int | None:
-    """The lowest log level that a request wants to receive; None for no log lines."""
-    level = meta.get(LOG_LEVEL)
-    return None if level is None else read_level(level, f"params._meta: {LOG_LEVEL!r}")
 
 
 def read_level(level: object, where: str) -> int:

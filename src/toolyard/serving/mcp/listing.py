@@ -12,14 +12,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import msgspec
-
 from toolyard.app.blocks import McpBlock
 from toolyard.dialects.mcp import CALL_ID, QUALIFIED_NAME, McpDialect, wraps
 from toolyard.dialects.mcp_protocol import INVALID_PARAMS, HeaderParam, find_header_params
 from toolyard.dialects.payload import error_of, error_value, result_text as text_of, value_text
 from toolyard.dialects.wire_names import wire_names_of
-from toolyard.model.call import CONTENT, ToolCall, ToolResult, blocks_of
+from toolyard.model.call import CONTENT, ToolResult, blocks_of
 from toolyard.model.errors import DefinitionError
 from toolyard.model.tool import Schema, Tool, promises_output
 from toolyard.parsing import paused_gc
@@ -33,13 +31,6 @@ from toolyard.serving.served_names import ServedNames
 
 TTL_MS = 5000
 """How long clients may cache a list. Subscribed clients are notified of changes at once."""
-
-
-class VisibleTools(msgspec.Struct, frozen=True):
-    """The tools of a catalog that one scope sees, and a digest of them."""
-
-    tools: Sequence[Tool]
-    digest: bytes
 
 
 _ALLOWED = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -58,11 +49,10 @@ class McpTool:
         """True if results are wrapped as `{"result": ...}` even if they are objects."""
         self.has_schema = promises_output(tool)
         self.header_params = read_header_params(tool.parameters)
-        self.requires = _find_requirements(tool)
-
-    def make_call(self, arguments: Json, call_id: str | None) -> ToolCall:
-        """A call of this tool, for the engine."""
-        return ToolCall(self.name, arguments, call_id, self.overload)
+        mcp = tool.metadata.get("mcp")
+        required = mcp.get("requires") if isinstance(mcp, dict) else None
+        self.requires: Json | None = required if isinstance(required, dict) and required else None
+        """The client capabilities it needs, from `metadata: {mcp: {requires: {sampling: {}}}}`; None if none."""
 
 
 _MAYBE_JSON = frozenset('{["-0123456789tfn \t\r\n')
@@ -98,11 +88,9 @@ def make_call_result(result: ToolResult, tool: McpTool | None = None) -> Json:
 
 
 def _value_as_text(value: Any) -> str:
-    if type(value) is str and value[:1] not in _MAYBE_JSON and value.isascii():
-        return value
-    if type(value) is str:
-        return value_text(value)
-    return encode(value).decode()
+    if type(value) is not str:
+        return encode(value).decode()
+    return value if value[:1] not in _MAYBE_JSON and value.isascii() else value_text(value)
 
 
 class McpNames:
@@ -162,9 +150,8 @@ class McpNames:
         known = self.find_listed(name)
         if known is None:
             qualified = self._names.find_name(name, None if principal is NOBODY else principal.can_see)
-            known = (
-                None if qualified is None else self.find_listed(self.spell_tool(self.snapshot.names[qualified][0].tool))
-            )
+            if qualified is not None:
+                known = self.find_listed(self.spell_tool(self.snapshot.names[qualified][0].tool))
         return known if known is None or principal is NOBODY or principal.can_see(known.tool) else None
 
 
@@ -179,13 +166,6 @@ def read_header_params(schema: Schema) -> tuple[HeaderParam, ...]:
         return ()
 
 
-def _find_requirements(tool: Tool) -> dict[str, Any] | None:
-    """The client capabilities that a tool needs, from `metadata: {mcp: {requires: {sampling: {}}}}`; None if none."""
-    mcp = tool.metadata.get("mcp")
-    required = mcp.get("requires") if isinstance(mcp, dict) else None
-    return required if isinstance(required, dict) and required else None
-
-
 class ToolListing:
     """The pages of `tools/list` of one server.
 
@@ -194,12 +174,7 @@ class ToolListing:
     """
 
     def __init__(
-        self,
-        block: McpBlock,
-        builtin: Sequence[Json],
-        cached: Json,
-        reads: Admission,
-        catalog: CatalogView,
+        self, block: McpBlock, builtin: Sequence[Json], cached: Json, reads: Admission, catalog: CatalogView
     ) -> None:
         self._catalog = catalog
         self._builtin = builtin
@@ -224,16 +199,14 @@ class ToolListing:
     @paused_gc()
     def _write_page(self, names: McpNames, principal: Principal, cursor: str | None, stateless: bool) -> bytes:
         # Collecting garbage meanwhile would be useless: what is created here lives as long as the catalog.
-        seen = self._find_visible(names, principal)
-        (start,) = (
-            (0,) if cursor is None else read_cursor(seen.digest, cursor, tuple[Position]) or (len(seen.tools) or 1,)
-        )
-        if start and start >= len(seen.tools):
+        tools, digest = self._find_visible(names, principal)
+        (start,) = (0,) if cursor is None else read_cursor(digest, cursor, tuple[Position]) or (len(tools) or 1,)
+        if start and start >= len(tools):
             raise RpcFault(
                 INVALID_PARAMS,
                 "the cursor is not of this list; the tools may have changed since: list them again from the beginning",
             )
-        page = seen.tools[start : start + self._size]
+        page = tools[start : start + self._size]
         shown = McpDialect(names=names.wire).format_tools(page) if page else []
         out: dict[str, Any] = {
             "tools": [
@@ -241,16 +214,18 @@ class ToolListing:
                 *(names.show_tool(tool, line) for tool, line in zip(page, shown, strict=True)),
             ]
         }
-        if start + self._size < len(seen.tools):
-            out["nextCursor"] = write_cursor(seen.digest, start + self._size)
+        if start + self._size < len(tools):
+            out["nextCursor"] = write_cursor(digest, start + self._size)
         return finish_result(out | self._cache_fields, stateless=True) if stateless else encode(out)
 
-    def _find_visible(self, names: McpNames, principal: Principal) -> VisibleTools:
-        def find(snapshot: Snapshot) -> VisibleTools:
+    def _find_visible(self, names: McpNames, principal: Principal) -> tuple[Sequence[Tool], bytes]:
+        """The tools that the caller sees, and a digest of them."""
+
+        def find(snapshot: Snapshot) -> tuple[Sequence[Tool], bytes]:
             tools = self._catalog.list_visible(principal, snapshot) if self._shows_all else ()
             digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
             for tool in tools:
                 digest.update(f"{names.spell_tool(tool)}\0{tool.definition_hash}\0".encode())
-            return VisibleTools(tools, digest.digest())
+            return tools, digest.digest()
 
         return self._catalog.compute_cached(principal, "mcp tools", find, names.snapshot)

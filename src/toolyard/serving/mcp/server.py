@@ -1,9 +1,14 @@
-"""`McpEndpoint`: the MCP methods of a yard, used by all MCP transports, and the polling for changes and mail."""
+"""`McpEndpoint`: the MCP methods of a yard, used by all MCP transports, and the polling for changes and mail.
+
+`NoticeRelay` sends the client what a tool reports while it runs.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol
 
@@ -12,21 +17,24 @@ from starlette.responses import Response
 
 from toolyard.app.blocks import McpBlock, ServerBlock
 from toolyard.app.toolyard import Toolyard
+from toolyard.dialects.base import drop_none
 from toolyard.dialects.mcp import CALL_ID
 from toolyard.dialects.mcp_protocol import (
     CLIENT_CAPABILITIES,
     HANDSHAKE,
     INVALID_PARAMS,
     INVALID_REQUEST,
+    LOG_LEVEL,
     METHOD_NOT_FOUND,
     MISSING_CAPABILITY,
     NEWEST_HANDSHAKE,
     SERVER_INFO,
     STATELESS,
     TOOLYARD,
+    encode_notification,
 )
 from toolyard.dialects.telemetry import describe_result, describe_tool, follow_trace, measure_request
-from toolyard.model.call import Notice, ToolCall, ToolResult
+from toolyard.model.call import Notice, Progress, ToolCall, ToolResult
 from toolyard.model.errors import ErrorInfo, UnknownToolError
 from toolyard.registry.snapshot import Snapshot
 from toolyard.serving.admission import Admission, Place
@@ -47,21 +55,19 @@ from toolyard.serving.mcp.approving import (
 from toolyard.serving.mcp.json_rpc import (
     CAPABILITIES,
     EMPTY,
+    RANK,
     Headers,
     Json,
     RpcFault,
     RpcMessage,
     check_header_params,
     encode,
-    find_log_level,
     finish_result,
     read_level,
     refuse_request,
 )
 from toolyard.serving.mcp.listing import TTL_MS, McpNames, ToolListing, make_call_result
-from toolyard.serving.mcp.mailbox import MessageReceiver, collect_mail, expire_mail
-from toolyard.serving.mcp.notices import NoticeRelay, SendMessage
-from toolyard.serving.mcp.sessions import McpSession, McpSessions
+from toolyard.serving.mcp.sessions import McpSession, McpSessions, MessageReceiver, collect_mail
 from toolyard.serving.result_view import add_approval_url
 from toolyard.serving.routing import JsonResponse
 from toolyard.serving.session_view import SessionQuota
@@ -72,9 +78,70 @@ IDEMPOTENCY_KEY = "toolyard/idempotency_key"
 """Key in a request's `_meta`; a repeated request with the same value gets the first response again."""
 _CONTEXT, _TRACE = "toolyard/context", "toolyard/trace"
 _LONGEST_ID = 512
+_LONGEST_REPR = 10_000
 _IDLE_POLL = 0.25
 """Seconds between polls while no client is connected."""
 _SWEEP = 30.0
+
+
+SendMessage = Callable[[bytes], None]
+"""Sends a notification to the client; called on the event loop."""
+
+
+class NoticeRelay:
+    """Sends a tool's progress and log lines to the client as notifications. May be called from any thread."""
+
+    __slots__ = ("_last", "_level", "_loop", "_send", "_thread", "_token")
+
+    def __init__(self, send: SendMessage, token: str | int | None, level: int | None) -> None:
+        self._send = send
+        self._token = token
+        self._level = level
+        self._last = float("-inf")
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+
+    def __call__(self, call: ToolCall, notice: Notice) -> None:
+        """Send a notice, if the client wants it."""
+        try:
+            message = self._encode(notice)
+        except Exception:  # noqa: BLE001 - an invalid notice must not make the call fail
+            message = _encode_invalid(notice)
+        if message is None:
+            return
+        if threading.get_ident() == self._thread:
+            self._send(message)
+            return
+        # The loop is closed if the client is gone.
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._send, message)
+
+    def _encode(self, notice: Notice) -> bytes | None:
+        if isinstance(notice, Progress):
+            # MCP requires that progress increases with each notification.
+            if self._token is None or not notice.progress > self._last:
+                return None
+            self._last = notice.progress
+            params = {"progressToken": self._token, "progress": notice.progress}
+            params |= drop_none({"total": notice.total, "message": notice.message})
+            return encode_notification("notifications/progress", params)
+        if self._level is None or RANK.get(notice.level, 0) < self._level:
+            return None
+        params = {"level": notice.level, "data": notice.data, **drop_none({"logger": notice.logger})}
+        return encode_notification("notifications/message", params)
+
+
+def _encode_invalid(notice: Notice) -> bytes | None:
+    """A log line with the repr of data that is not JSON; None for invalid progress."""
+    if isinstance(notice, Progress):
+        return None
+    try:
+        shown = repr(notice.data)
+    except Exception:  # noqa: BLE001 - as above
+        shown = f"<{type(notice.data).__name__}>"
+    data = shown[:_LONGEST_REPR].encode("utf-8", "backslashreplace").decode()
+    level = notice.level if isinstance(notice.level, str) and notice.level in RANK else "info"
+    return encode_notification("notifications/message", {"level": level, "data": data})
 
 
 class LevelledClient(Protocol):
@@ -108,8 +175,11 @@ class RequestContext(msgspec.Struct, eq=False):
 
     def make_listener(self) -> Callable[[ToolCall, Notice], None] | None:
         """A listener that relays a tool's notices to the client; None if the client wants none."""
-        level = find_log_level(self.message.meta) if self.client is None else self.client.level
-        token = self.message.meta.get("progressToken")
+        meta = self.message.meta
+        level = None if self.client is None else self.client.level
+        if self.client is None and meta.get(LOG_LEVEL) is not None:
+            level = read_level(meta[LOG_LEVEL], f"params._meta: {LOG_LEVEL!r}")
+        token = meta.get("progressToken")
         if type(token) is not str and type(token) is not int:
             token = None
         if self.notify is None or (token is None and level is None):
@@ -215,18 +285,22 @@ class McpEndpoint:
             async with self._refreshing:
                 names = self._names
                 if names is None or self.is_stale:
-                    names = self._names = await asyncio.to_thread(self._make_names)
+                    bare = self.block.names == "bare"
+                    make = lambda: McpNames(self.catalog.names.now, self._builtin, bare=bare)  # noqa: E731
+                    names = self._names = await asyncio.to_thread(make)
         return names
-
-    def _make_names(self) -> McpNames:
-        return McpNames(self.catalog.names.now, self._builtin, bare=self.block.names == "bare")
 
     async def poll(self) -> float | None:
         """Notify clients of a changed catalog, deliver mail from other workers, and regularly drop unused sessions.
 
         Returns the seconds until the next poll, or None for the default.
         """
-        self._notice_changes()
+        snapshot = self.yard.tool_registry.snapshot
+        before, self._last_snapshot = self._last_snapshot, snapshot
+        # The first look only records the current catalog: no client has seen another.
+        if before is not None and snapshot is not before:
+            self.subscribers.notify_all()
+            self.sessions.notify_all()
         if self._keys is not None and self._keys.required:
             self.subscribers.end_unless(self._keys.is_usable)
         records, now = self.records, asyncio.get_running_loop().time()
@@ -234,22 +308,12 @@ class McpEndpoint:
         if now >= self._next_sweep:
             self._next_sweep = now + min(_SWEEP, self.block.session_idle_seconds / 2)
             await self.sessions.sweep()
-            await expire_mail(records)
         if records.shared:
             receivers = {session_id: client for (_, session_id), client in self.sse_clients.items()}
             receivers |= self.sessions.busy
             if receivers:
                 self._mail_version = await collect_mail(receivers, records, self._mail_version)
         return None if len(self.sessions) or len(self.subscribers) else _IDLE_POLL
-
-    def _notice_changes(self) -> None:
-        """Notify clients if the catalog has changed since the last poll."""
-        snapshot = self.yard.tool_registry.snapshot
-        before, self._last_snapshot = self._last_snapshot, snapshot
-        # The first look only records the current catalog: no client has seen another.
-        if before is not None and snapshot is not before:
-            self.subscribers.notify_all()
-            self.sessions.notify_all()
 
     async def _call_tool(self, context: RequestContext) -> bytes:
         """The `CallToolResult` of one call, encoded."""
@@ -325,12 +389,13 @@ class McpEndpoint:
         call_id = context.message.meta.get(CALL_ID)
         if call_id is not None and (type(call_id) is not str or not 0 < len(call_id) <= _LONGEST_ID):
             raise RpcFault(INVALID_PARAMS, f"params._meta: {CALL_ID!r} must be text of 1 to {_LONGEST_ID} characters")
+        # An unresolved name is passed on unchanged, so that the error does not reveal a hidden tool.
+        call = ToolCall(name, arguments, call_id)
         if known is not None:
             context.measured |= describe_tool(known.name)
-        if known is not None and known.requires is not None:
-            _check_client(context, known.requires)
-        # Pass an unresolved name on unchanged, so that the error does not reveal a hidden tool.
-        call = known.make_call(arguments, call_id) if known is not None else ToolCall(name, arguments, call_id)
+            if known.requires is not None:
+                _check_client(context, known.requires)
+            call = ToolCall(known.name, arguments, call_id, known.overload)
         (result,) = await self.run_calls(
             *(context, (call,)),
             notify=context.make_listener(),

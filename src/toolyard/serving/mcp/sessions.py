@@ -1,21 +1,24 @@
-"""Sessions of the protocol versions with a handshake, and the requests that run in them.
+"""Sessions of the protocol versions with a handshake, the requests that run in them, and the mail between workers.
 
 A session is a stored record, so any worker can continue a session that another one began. Each worker caches sessions,
 and reads the record again after `CACHE_SECONDS`, so an ended session is over in all workers within that time.
-Streams and running requests belong to one process; messages about those reach it through the `mailbox`.
+Streams and running requests belong to one process; messages about those reach it by mail.
 """
 
 from __future__ import annotations
 
 import asyncio
 import secrets
+import sys
 import time
 from collections import Counter
-from collections.abc import Callable
-from typing import Any, Literal
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, Protocol
 
 import msgspec
 
+from toolyard.model.errors import MalformedSource
+from toolyard.parsing import parse_json
 from toolyard.serving.http_fault import make_overloaded
 from toolyard.serving.mcp.approving import ClientQuestions
 from toolyard.serving.mcp.event_stream import EventStream
@@ -212,7 +215,7 @@ class McpSessions:
         return await self._records.aremove(KIND, owner, session_id)
 
     async def sweep(self) -> None:
-        """End sessions that were unused for too long, and renew the records of busy ones."""
+        """End sessions that were unused for too long, renew the records of busy ones, and delete mail nobody took."""
         now = self._clock()
         for session in list(self._sessions.values()):
             if session.is_busy:
@@ -223,6 +226,8 @@ class McpSessions:
                 if not self._records.shared:
                     await self._records.aremove(KIND, session.owner, session.id)
         await self._records.aexpire(KIND, self._wall() - self._idle * 1.25)
+        if self._records.shared:
+            await self._records.aexpire(_MAIL, self._records.clock() - _MAIL_SECONDS)
 
     def notify_all(self) -> None:
         """Notify every session that has a stream of a changed catalog."""
@@ -255,3 +260,49 @@ class McpSessions:
             raise make_overloaded("all sessions are in use; end one, or try again", 5)
         oldest = max(idle, key=lambda session: (counts[session.owner], -session.last_used))
         await self.end(oldest.owner, oldest.id)
+
+
+_MAIL = "mcp_mail"
+_MAIL_SECONDS = 60.0
+_MOST_MAIL = 256
+"""Maximum messages for one session that no worker has taken yet."""
+
+
+class MessageReceiver(Protocol):
+    """A client or session that receives messages."""
+
+    def accepts(self, document: Json) -> bool:
+        """True if this process, and no other worker, must take the message."""
+
+    def receive(self, document: Json) -> None:
+        """Handle a message; the response may be sent later."""
+
+
+async def post_mail(records: Records, session_id: str, body: bytes) -> None:
+    """Store a message for the worker that has the stream or call it concerns."""
+    if len(await records.aall(_MAIL, session_id)) >= _MOST_MAIL:
+        raise make_overloaded("many messages of this session were not taken yet; wait, and send it again", 1)
+    await records.aput(_MAIL, session_id, f"{time.time_ns():020d}-{secrets.token_hex(4)}", body)
+
+
+async def collect_mail(receivers: Mapping[str, MessageReceiver], records: Records, last_version: int) -> int:
+    """Deliver messages that other workers received for `receivers` (by session id), in order.
+
+    `last_version` is the version of the mail at the last call; returns the current version.
+    """
+    version = await records.aversion(_MAIL)
+    if version != last_version:
+        for record in await records.aall(_MAIL):
+            receiver = receivers.get(record.owner)
+            if receiver is None:
+                continue
+            try:
+                # The worker that received it has checked its depth.
+                document = parse_json(record.value, what="message", max_depth=sys.maxsize)
+            except MalformedSource:
+                # A message that cannot be parsed must not hold up the rest.
+                await records.aremove(_MAIL, record.owner, record.name)
+                continue
+            if receiver.accepts(document) and await records.aremove(_MAIL, record.owner, record.name):
+                receiver.receive(document)
+    return version

@@ -1,11 +1,13 @@
-"""MCP over HTTP: `/mcp`, with a handshake or stateless.
+"""MCP over HTTP: `/mcp`, with a handshake or stateless, and the older `/sse` with `/messages`.
 
-The response to a request is JSON, or a stream if notifications are sent before the result.
+At `/mcp` the response to a request is JSON, or a stream if notifications are sent before the result. `/sse` streams the
+responses to all messages that are posted to `/messages`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple, cast
@@ -28,18 +30,19 @@ from toolyard.dialects.mcp_protocol import (
     REFUSED,
     UNSUPPORTED_VERSION,
 )
-from toolyard.serving.http_fault import HttpFault
+from toolyard.serving.http_fault import HttpFault, make_overloaded
+from toolyard.serving.identity import Principal
 from toolyard.serving.mcp.approving import can_elicit, is_answer
 from toolyard.serving.mcp.event_stream import EventStream, KeptReplies, ReplyStream, listen, send_stream, serve_stream
 from toolyard.serving.mcp.json_rpc import (
     TOOLS_CHANGED,
+    VERSION_HEADER,
     Json,
     RpcFault,
     RpcMessage,
     check_envelope,
     check_headers,
     check_version,
-    check_version_header,
     encode_error,
     encode_result,
     find_id,
@@ -47,10 +50,10 @@ from toolyard.serving.mcp.json_rpc import (
     read_message,
     refuse_request,
 )
-from toolyard.serving.mcp.mailbox import post_mail
-from toolyard.serving.mcp.notices import SendMessage
-from toolyard.serving.mcp.server import McpEndpoint, RequestContext, negotiate_version
-from toolyard.serving.mcp.sessions import InflightRequest, McpSession, find_cancelled, forget_request
+from toolyard.serving.mcp.message_client import MessageClient
+from toolyard.serving.mcp.server import McpEndpoint, RequestContext, SendMessage, negotiate_version
+from toolyard.serving.mcp.sessions import InflightRequest, McpSession, find_cancelled, forget_request, post_mail
+from toolyard.serving.query import query_str
 from toolyard.serving.request_body import BODY, LARGE_BODY, read_json
 from toolyard.serving.routing import JsonResponse, base_url, caller_of
 from toolyard.serving.streams import await_disconnect
@@ -91,11 +94,6 @@ def refuse_head(request: Request) -> None:
     """Refuse HEAD for a stream, with 405."""
     if request.method == "HEAD":
         raise HttpFault(405, "request.method_not_allowed", "HEAD is not allowed here", headers=((b"allow", b"GET"),))
-
-
-def find_address(server: McpEndpoint, request: Request) -> str:
-    """The configured public URL of the server, or else the one the client used."""
-    return base_url(request, server.server_block.public_url)
 
 
 class DisconnectWatch:
@@ -178,15 +176,8 @@ class Reply:
 
 SESSION_ID = "mcp-session-id"
 _NOT_ACCEPTABLE = 406
-_STATUS = {
-    PARSE_ERROR: 400,
-    INVALID_REQUEST: 400,
-    INVALID_PARAMS: 400,
-    HEADER_MISMATCH: 400,
-    MISSING_CAPABILITY: 400,
-    UNSUPPORTED_VERSION: 400,
-    METHOD_NOT_FOUND: 404,
-}
+_BAD_REQUESTS = (INVALID_REQUEST, INVALID_PARAMS, HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION)
+_STATUS = {**dict.fromkeys(_BAD_REQUESTS, 400), METHOD_NOT_FOUND: 404}
 """HTTP status by error code, in the stateless version; the other versions send errors with 200."""
 _STOPPED = {
     "cancelled": RpcFault(CANCELLED, "the request was cancelled"),
@@ -270,7 +261,8 @@ class StreamableHttp:
         if message is None:
             raise RpcFault(INVALID_REQUEST, "the body is a response, but the server sent no request")
         if message.id is None:
-            check_version_header(caller_of(request).headers)
+            # A notification has its version only in the header.
+            check_version(caller_of(request).headers.get(VERSION_HEADER, b"").decode("latin-1"))
             return Response(status_code=202)
         check_envelope(message)
         check_headers(headers, message)
@@ -285,8 +277,12 @@ class StreamableHttp:
             if await request.is_disconnected():
                 raise _STOPPED["cancelled"]  # the client has disconnected, so do not begin the call
         reply = Reply(send, accepted)
-        context = RequestContext(message, caller_of(request), notify=reply.notify, headers=headers)
-        context.find_address = partial(find_address, self._server, request)
+        context = RequestContext(
+            *(message, caller_of(request)),
+            notify=reply.notify,
+            headers=headers,
+            find_address=self._address_of(request),
+        )
         call = self._watch.begin(request.receive)
         try:
             return await self._reply(context, reply)
@@ -318,7 +314,11 @@ class StreamableHttp:
         self, request: Request, send: Send, message: RpcMessage | None, accepted: AcceptedTypes, document: Json
     ) -> Response | None:
         if message is not None and message.method == "initialize" and message.id is not None:
-            return await self._initialize(request, message)
+            version = negotiate_version(message)
+            owner, elicits = caller_of(request).principal.owner or "", can_elicit(message.params.get("capabilities"))
+            session = await self._server.sessions.open(owner, version, elicits=elicits)
+            text = encode_result(message.id, self._server.greet(version))
+            return JsonResponse(text, headers={SESSION_ID: session.id})
         session = await self._find_session(request)
         if message is None or message.id is None:
             await self._take_notice(request, session, document)
@@ -326,8 +326,13 @@ class StreamableHttp:
         reply = Reply(send, accepted, partial(self._replies.begin, session.owner, session.id))
         questions, notify = session.questions, reply.notify
         ask = None if questions is None or notify is None else partial(questions.ask, notify)
-        context = RequestContext(message, caller_of(request), client=session, notify=notify, ask=ask)
-        context.find_address = partial(find_address, self._server, request)
+        context = RequestContext(
+            *(message, caller_of(request)),
+            notify=notify,
+            client=session,
+            ask=ask,
+            find_address=self._address_of(request),
+        )
         if message.method != "tools/call":
             return await self._reply(context, reply)
         return await self._call_in_session(session, context, reply)
@@ -346,12 +351,8 @@ class StreamableHttp:
             if reply.stream is not None:
                 self._replies.settle()
 
-    async def _initialize(self, request: Request, message: RpcMessage) -> Response:
-        version = negotiate_version(message)
-        owner, elicits = caller_of(request).principal.owner or "", can_elicit(message.params.get("capabilities"))
-        session = await self._server.sessions.open(owner, version, elicits=elicits)
-        text = encode_result(message.id, self._server.greet(version))
-        return JsonResponse(text, headers={SESSION_ID: session.id})
+    def _address_of(self, request: Request) -> Callable[[], str]:
+        return partial(base_url, request, self._server.server_block.public_url)
 
     async def _find_session(self, request: Request) -> McpSession:
         """The session of a request; status 400 if it names none, 404 if the session is over or unknown."""
@@ -402,3 +403,68 @@ def _refuse_method() -> HttpFault:
         "only POST is allowed here in this version of the protocol",
         headers=((b"allow", b"POST"),),
     )
+
+
+_HOME = "mcp_sse"
+
+
+class SseClient(MessageClient):
+    """A client that receives responses on a separate stream."""
+
+    def __init__(self, server: McpEndpoint, principal: Principal, address: str) -> None:
+        self.stream = EventStream()
+        super().__init__(server, self.stream.put_answer, self.stream.put, principal, address)
+
+    @property
+    def is_full(self) -> bool:
+        """True if too many responses are unread."""
+        return self.stream.is_full
+
+
+class SseTransport:
+    """Handlers for the two requests of the older transport."""
+
+    def __init__(self, server: McpEndpoint) -> None:
+        self._server = server
+        self._clients: dict[tuple[str, str], SseClient] = {}
+        server.sse_clients = self._clients
+
+    async def open_stream(self, request: Request, send: Send) -> None:
+        """Serve the stream of one client until it disconnects."""
+        refuse_head(request)
+        if not read_accept(request).stream:
+            raise refuse_json("this endpoint sends only")
+        principal, records = caller_of(request).principal, self._server.records
+        owner, session_id = principal.owner or "", secrets.token_urlsafe(24)
+        client = SseClient(self._server, principal, base_url(request, self._server.server_block.public_url))
+        place = f"{request.scope.get('root_path', '')}/messages?session_id={session_id}"
+        client.stream.put_raw(b"event: endpoint\ndata: %b\n\n" % place.encode())
+        self._clients[owner, session_id] = client
+        try:
+            if records.shared:
+                await records.aput(_HOME, owner, session_id, b"")
+            await serve_stream(self._server.subscribers, request, send, client.stream, client.notify_changed)
+        finally:
+            del self._clients[owner, session_id]
+            client.close()
+            if records.shared:
+                await records.aremove(_HOME, owner, session_id)
+
+    async def post_message(self, request: Request) -> Response:
+        """Receive one message of a client; the response is sent on its stream."""
+        principal, records = caller_of(request).principal, self._server.records
+        owner, session_id = principal.owner or "", query_str(request, "session_id") or ""
+        client = self._clients.get((owner, session_id))
+        if client is None and (not records.shared or await records.aget(_HOME, owner, session_id) is None):
+            raise HttpFault(404, "session.not_found", "no stream has this session_id; begin with GET /sse")
+        try:
+            document = await read_document(request)
+        except RpcFault as fault:
+            return JsonResponse(encode_error(None, fault), fault.status or 400)
+        if client is None:
+            await post_mail(records, session_id, request.scope[BODY])
+        elif client.is_full:
+            raise make_overloaded("the stream has answers that were not read; read them, and ask again", 1)
+        else:
+            client.receive(document, principal)
+        return Response(status_code=202)

@@ -1,6 +1,7 @@
-"""The first HTTP transport."""
+"""MCP over HTTP: one path for all versions, and the two of the first version."""
 
-import re
+import asyncio
+import json
 import socket
 import struct
 import threading
@@ -8,35 +9,62 @@ import threading
 import pytest
 from waiting import SOON, Hung, until
 
-from serving.mcp.mcp_support import StreamReader, make_request
+from serving.mcp.mcp_support import META, Session, SseClient, Stateless, make_request, read_events, read_result
 from serving.service_support import CORE, desk_tools, served
 from toolyard import function_tool
 
 
-class SseClient:
-    """A client of the first version: one stream, and posts to where it says."""
+def reset(line):
+    """Be gone at once, without a word."""
+    line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    line.close()
 
-    def __init__(self, found, token=None):
-        self.found = found
-        self.token = token
-        self.stream = StreamReader(found, "GET", "/sse", None, {"accept": "text/event-stream"}, token)
-        assert self.stream.status == 200
-        assert until(lambda: b"\n\n" in self.stream.body)
-        self.path = re.search(rb"event: endpoint\ndata: (\S+)\n", self.stream.body)[1].decode()
 
-    def post(self, body, token=None):
-        return self.found.post(self.path, body, token=token or self.token)
+def test_a_call_whose_client_disconnects_before_it_begins_is_not_run():
+    ran = threading.Event()
 
-    def ask(self, method, params=None, number=1):
-        assert self.post(make_request(method, params, number)).status == 202
-        return self.answer(number)
+    async def run() -> str:
+        """Says that it ran."""
+        ran.set()
+        return "ran"
 
-    def answer(self, number):
-        def found():
-            return [each for each in self.stream.messages if each.get("id") == number]
+    with served(tools=[function_tool(run, namespace="desk")]) as found:
+        face, held = found.service.mcp, threading.Event()
+        real = face.current_names
 
-        assert until(found)
-        return found()[-1]
+        async def late():
+            held.set()
+            await asyncio.to_thread(until, lambda: not found.limit.open)
+            return await real()
+
+        face.current_names = late
+        body = json.dumps(make_request("tools/call", {"name": "desk__run", "_meta": META})).encode()
+        head = (
+            "POST /mcp HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\nmcp-method: tools/call\r\n"
+            f"mcp-name: desk__run\r\nmcp-protocol-version: 2026-07-28\r\ncontent-length: {len(body)}\r\n\r\n"
+        )
+        line = socket.create_connection(("127.0.0.1", found.port), timeout=SOON)
+        line.sendall(head.encode() + body)
+        assert held.wait(SOON)
+        reset(line)
+        assert until(lambda: not face.is_stale)
+        face.current_names = real
+        assert read_result(Stateless(found).call("echo", {"text": "x"}))
+        assert not ran.is_set()
+
+
+@pytest.mark.parametrize("takes", ["application/json, text/event-stream", "text/event-stream"])
+def test_a_conflict_of_idempotency_keys_is_the_answer_to_the_request(takes):
+    with served(tools=desk_tools()) as found:
+        client = Session(found)
+        meta = {"_meta": {"toolyard/idempotency_key": "once"}}
+        accept = {"accept": takes}
+        client.send("tools/call", {"name": "desk__add", "arguments": {"a": 1, "b": 1}, **meta})
+        params = {"name": "desk__add", "arguments": {"a": 2, "b": 1}, **meta}
+        other = client.send("tools/call", params, number=9, headers=accept)
+        told = other.json if "json" in other.headers["content-type"] else read_events(other.body)[-1]
+        assert (other.status, told["jsonrpc"], told["id"], told["error"]["code"]) == (200, "2.0", 9, -32000)
+        assert told["error"]["data"]["error"]["code"] == "request.conflict"
 
 
 @pytest.fixture
@@ -218,12 +246,6 @@ def test_read_answers_are_released():
             assert len(answer["result"]["structuredContent"]["result"]) == 1_000_000
             (here,) = found.service.mcp.sse_clients.values()
             assert until(lambda: here.stream.size == 0)
-
-
-def reset(line):
-    """Be gone at once, without a word."""
-    line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    line.close()
 
 
 @pytest.fixture
