@@ -9,7 +9,7 @@ from waiting import SOON
 
 from client.fake_wire import TOOLS, FakeWire, native
 from toolyard.client import RemoteToolEngine, RemoteToolRegistry
-from toolyard.client.catalog import ATTEMPTS
+from toolyard.client.registry import ATTEMPTS
 from toolyard.model.call import ToolCall
 from toolyard.model.errors import ConfigError, SourceUnavailable
 from toolyard.model.tool import Effects, Tool

@@ -10,8 +10,7 @@ from typing import Any, ClassVar, Self, TypeVar, Unpack
 import msgspec
 
 from toolyard.calls.batch import check_calls, check_timeout
-from toolyard.client.approvals import RemoteApprovals
-from toolyard.client.journal import RemoteJournal
+from toolyard.client.calls import RemoteApprovals, RemoteJournal
 from toolyard.client.registry import RemoteToolRegistry
 from toolyard.client.wire import API, REQUEST_SECONDS, ListBudget, WireOptions, quote_segment
 from toolyard.dialects.wire_names import read_wire_call
