@@ -9,8 +9,7 @@ from waiting import until
 from warm_python import warm_toolyard
 
 from toolyard import ConfigError, ToolCall, Toolyard
-from toolyard.app.config import read_anything, read_config
-from toolyard.app.plugin_options import read_plugin_options
+from toolyard.app.config import read_anything, read_config, read_plugin_options
 from toolyard.app.toolyard import build_parts, survey
 from toolyard.plugins import LOADERS
 

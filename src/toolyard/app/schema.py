@@ -6,8 +6,7 @@ import inspect
 from typing import Any
 
 from toolyard.app.blocks import MEMORY, ServerBlock, SessionsBlock
-from toolyard.app.config import common_options, options_of_store, store_names
-from toolyard.app.plugin_options import list_wired_options, plugin_options
+from toolyard.app.config import common_options, list_wired_options, options_of_store, plugin_options, store_names
 from toolyard.calls.policy import PolicyOptions
 from toolyard.calls.tracer import TracingOptions
 from toolyard.model.errors import PluginError

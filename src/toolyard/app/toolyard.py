@@ -11,8 +11,14 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 from toolyard.app.blocks import MEMORY, PluginEntry, SessionsBlock
-from toolyard.app.config import Config, ConfigLike, read_anything
-from toolyard.app.plugin_options import list_wired_options, plugin_options, read_plugin_options
+from toolyard.app.config import (
+    Config,
+    ConfigLike,
+    list_wired_options,
+    plugin_options,
+    read_anything,
+    read_plugin_options,
+)
 from toolyard.app.secrets import clean_report, hide_secrets
 from toolyard.calls.policy import Approver, Policy
 from toolyard.calls.tracer import Tracer, read_log_options
