@@ -11,11 +11,11 @@ from cyclopts import Parameter
 from toolyard.cli.options import OUTPUT, VerbOptions
 from toolyard.cli.output import counted, print_json, print_table, print_text
 from toolyard.model.errors import ManifestError
-from toolyard.sources.scripts.files import ScriptDirectory
 from toolyard.sources.scripts.manifest import (
     MANIFEST,
     Manifest,
     ReviewedFile,
+    ScriptDirectory,
     allow_scripts,
     create_manifest,
     disallow_scripts,

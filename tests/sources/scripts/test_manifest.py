@@ -15,9 +15,10 @@ from warm_python import warm_toolyard
 
 from toolyard import ManifestError
 from toolyard.sources.scripts import manifest as changes
-from toolyard.sources.scripts.files import MAX_SCRIPT_BYTES, ScriptDirectory
 from toolyard.sources.scripts.manifest import (
+    MAX_SCRIPT_BYTES,
     Manifest,
+    ScriptDirectory,
     check_name,
     load_allowlist,
     name_problem,

@@ -23,8 +23,14 @@ from toolyard.schema.common_options import MIB, WorkerSettings
 from toolyard.schema.options import read_arguments
 from toolyard.sources.base import LoaderOptions, ToolLoader
 from toolyard.sources.scripts.declarations import ScriptVersion, declare_scripts, read_tool, resolve_names, to_one_line
-from toolyard.sources.scripts.files import ScriptDirectory
-from toolyard.sources.scripts.manifest import MANIFEST, ReviewedFile, name_problem, read_manifest, review_directory
+from toolyard.sources.scripts.manifest import (
+    MANIFEST,
+    ReviewedFile,
+    ScriptDirectory,
+    name_problem,
+    read_manifest,
+    review_directory,
+)
 
 if TYPE_CHECKING:
     from toolyard.links.scripts import DeclaredTools, ScriptFault
