@@ -26,7 +26,7 @@ from toolyard.model.errors import (
     Unavailable,
     UnknownApprovalError,
 )
-from toolyard.serving.scopes import read_scopes
+from toolyard.serving.identity import read_scopes
 
 
 def double(x: int) -> int:

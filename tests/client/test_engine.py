@@ -23,7 +23,7 @@ from toolyard.model.errors import (
     ToolyardError,
     UnknownSessionError,
 )
-from toolyard.serving.scopes import read_scopes
+from toolyard.serving.identity import read_scopes
 
 VERBS = ("setup", "execute", "simulate", "teardown", "get_session_state", "get_session_history", "state_hash")
 VERBS += ("world_hash", "world_diff")

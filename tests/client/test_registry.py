@@ -26,7 +26,7 @@ from toolyard.model.errors import (
     UnknownToolError,
 )
 from toolyard.model.names import check_tool_name
-from toolyard.serving.scopes import read_scopes
+from toolyard.serving.identity import read_scopes
 
 
 @pytest.fixture(scope="module")

@@ -17,9 +17,9 @@ from toolyard.app.config import read_anything
 from toolyard.model.bindings import ScriptBinding
 from toolyard.model.errors import ToolFailed
 from toolyard.serving.app import create_app
+from toolyard.serving.identity import read_scopes
 from toolyard.serving.process.protocol import ConnectionLimit, DeadlineProtocol
 from toolyard.serving.process.server import Server
-from toolyard.serving.scopes import read_scopes
 from toolyard.serving.service import build_service
 
 CORE = {"tools": [{"type": "domains", "domains": ["core"]}]}

@@ -12,8 +12,7 @@ from waiting import SOON, Clock
 from conftest import examples
 from toolyard.serving.admission import Admission, Place
 from toolyard.serving.http_fault import HttpFault
-from toolyard.serving.identity import NOBODY, KeyLimits, Principal
-from toolyard.serving.scopes import ALL
+from toolyard.serving.identity import ALL, NOBODY, KeyLimits, Principal
 
 
 def key(name, **limits):

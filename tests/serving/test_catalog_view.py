@@ -15,8 +15,7 @@ from toolyard.calls.policy import Budget, Policy, Rule
 from toolyard.model.tool import Effects, Tool
 from toolyard.registry import ToolRegistry
 from toolyard.serving.catalog_view import CatalogView, SnapshotCache, Visibility
-from toolyard.serving.identity import Principal
-from toolyard.serving.scopes import ALL
+from toolyard.serving.identity import ALL, Principal
 from toolyard.serving.served_names import CurrentNames
 
 NAMES = ("read", "pay", "wipe", "ask", "team", "spent", "night", "later")

@@ -16,8 +16,7 @@ from toolyard.calls.journal import CallLogOptions
 from toolyard.engines.python import PythonToolEngine
 from toolyard.serving import event_feed
 from toolyard.serving.event_feed import EventFeed
-from toolyard.serving.identity import Principal
-from toolyard.serving.scopes import read_scopes
+from toolyard.serving.identity import Principal, read_scopes
 from toolyard.sessions.sessions import Sessions
 from toolyard.sessions.store.base import AddRows, AffectedRows, TrimLog
 from toolyard.sessions.store.sqlite import SqliteStore

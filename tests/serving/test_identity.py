@@ -5,15 +5,58 @@ from contextlib import closing
 from urllib.parse import urlencode
 
 import pytest
+from hypothesis import given, strategies as st
 from waiting import until
 
 from serving.mcp.mcp_support import Stateless, read_result
 from serving.service_support import RAN, desk_tools, served
 from toolyard.app.blocks import McpBlock
-from toolyard.serving import keys, scopes
-from toolyard.serving.identity import KeyLimits
+from toolyard.model.errors import ConfigError
+from toolyard.serving import keys
+from toolyard.serving.identity import ALL, VERBS, Grant, KeyLimits, Scopes, read_scopes
 from toolyard.sessions.records import open_records
 from toolyard.sessions.store.sqlite import SqliteStore
+
+
+@pytest.mark.parametrize(
+    ("text", "allowed", "denied"),
+    [
+        ("hr:list,execute", [("list", "hr"), ("execute", "hr")], [("admin", "hr"), ("list", "hr2"), ("list", "HR")]),
+        ("*:*", [("admin", "hr"), ("simulate", "x")], []),
+        ("weather*:list", [("list", "weather"), ("list", "weather_eu")], [("list", "my_weather")]),
+        ("a:b:list", [("list", "a:b")], [("list", "a")]),
+        ("hr:list, admin", [("admin", "hr")], [("execute", "hr")]),
+    ],
+)
+def test_scopes_are_read_as_people_write_them(text, allowed, denied):
+    scopes = read_scopes([text])
+    assert all(scopes.allows(*pair) for pair in allowed)
+    assert not any(scopes.allows(*pair) for pair in denied)
+    assert read_scopes(scopes.to_texts()) == scopes
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [("hr", "such as"), (":list", "such as"), ("hr:", "such as"), ("hr:exceute", "'execute'"), ("hr:list,", "verb")],
+)
+def test_scopes_that_cannot_be_read_are_told_what_was_meant(text, reason):
+    with pytest.raises(ConfigError, match=reason):
+        read_scopes([text])
+
+
+@given(
+    st.lists(
+        st.builds(
+            Grant,
+            st.text(min_size=1, max_size=5),
+            st.frozensets(st.sampled_from(VERBS), min_size=1),
+        ),
+        max_size=3,
+    )
+)
+def test_scopes_survive_being_written_down(grants):
+    scopes = Scopes(tuple(grants))
+    assert read_scopes(scopes.to_texts()) == scopes
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +89,7 @@ def test_a_key_created_by_another_process_is_accepted_soon(tmp_path):
         yard.key("*:*", name="first")
         with closing(SqliteStore(path)) as store:
             elsewhere = keys.KeyRing(open_records(store))
-            _, token = elsewhere.create("new", scopes.ALL)
+            _, token = elsewhere.create("new", ALL)
             assert until(lambda: yard.get("/v1/tools", token=token).status == 200)
             form = {"key": token, "form_token": yard.service.keys.sign_ins().mark_form("")}
             sent = {"content-type": "application/x-www-form-urlencoded", "origin": yard.url}

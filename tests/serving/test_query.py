@@ -1,11 +1,26 @@
 """Query parameters."""
 
+import base64
+import hashlib
+import json
+
+import msgspec
 import pytest
 from hypothesis import given, strategies as st
 from starlette.requests import Request
 
+from serving.test_request_body import JSON
 from toolyard.serving.http_fault import HttpFault
-from toolyard.serving.query import QueryParameter, query_int, read_query
+from toolyard.serving.query import (
+    DIGEST_BYTES,
+    Position,
+    QueryParameter,
+    digest_json,
+    query_int,
+    read_cursor,
+    read_query,
+    write_cursor,
+)
 
 
 def request(*chunks, headers=(), query=b"", gone=False):
@@ -62,3 +77,25 @@ def test_parameters_are_checked_by_their_schema():
     QueryParameter("many", {"type": "string"}, "", repeatable=True).check(["a", "a", ""])
     with pytest.raises(HttpFault):
         QueryParameter("number", {"type": "string", "pattern": "^[0-9]+$"}, "").check(["1\n"])
+
+
+@pytest.mark.parametrize("place", [b"[1]", b"[1,2,3]", b'["a","b"]', b"[9223372036854775808,1]", b"[-1,5]", b"xx", b""])
+def test_a_cursor_that_is_sealed_and_holds_something_else_was_made_up(place):
+    digest = digest_json("list")
+    seal = hashlib.blake2b(place, key=digest, digest_size=DIGEST_BYTES).digest()
+    forged = base64.urlsafe_b64encode(place + seal).decode().rstrip("=")
+    assert read_cursor(digest, forged, tuple[Position, Position]) is None
+    assert read_cursor(digest, write_cursor(digest, 7, 5), tuple[Position, Position]) == (7, 5)
+    assert read_cursor(digest_json("other"), write_cursor(digest, 7, 5), tuple[Position, Position]) is None
+
+
+@given(JSON, JSON)
+def test_digests_are_equal_for_equal_json_only(one, two):
+    same = json.dumps(one, sort_keys=True) == json.dumps(two, sort_keys=True)
+    assert (digest_json(one) == digest_json(two)) is same
+
+
+def test_the_order_of_keys_does_not_change_a_digest():
+    one, two = b'{"a": {"x": 1, "y": 2}, "b": 1}', b'{"b": 1, "a": {"y": 2, "x": 1}}'
+    assert digest_json(msgspec.json.decode(one)) == digest_json(msgspec.json.decode(two))
+    assert digest_json(1) != digest_json(1.0) and digest_json(1) != digest_json(True)

@@ -15,8 +15,8 @@ from toolyard import Tool, Toolyard
 from toolyard.app.blocks import McpBlock
 from toolyard.cli.main import run
 from toolyard.insight.search import searcher
+from toolyard.serving.catalog_view import MOST_HITS
 from toolyard.serving.console.catalog import SEARCH_HITS
-from toolyard.serving.search import MOST_HITS
 
 TOOLS = [
     Tool("send_email", "office", "Send an email to a person with a subject and a body", tags=("mail",)),

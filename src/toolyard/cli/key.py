@@ -29,9 +29,8 @@ from toolyard.cli.output import (
 from toolyard.cli.yard import config_path, open_registry, read_named
 from toolyard.model.errors import ConfigError, ToolyardError
 from toolyard.model.names import find_similar, glob_matcher
-from toolyard.serving.identity import KeyLimits
+from toolyard.serving.identity import KeyLimits, Scopes, read_scopes
 from toolyard.serving.keys import POLL_SECONDS, ApiKey, KeyRing
-from toolyard.serving.scopes import Scopes, read_scopes
 from toolyard.sessions.records import open_records
 
 _SPAN = re.compile(r"(\d+)([smhdw])")

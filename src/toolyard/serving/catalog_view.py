@@ -1,4 +1,4 @@
-"""`CatalogView`: the registry as callers see it: which tools each may see, by name and in listings.
+"""`CatalogView`: the registry as callers see it: which tools each may see, by name, in listings and in searches.
 
 Values computed from the catalog are cached per snapshot and shared by all callers who see the same tools.
 """
@@ -8,14 +8,15 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import threading
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from toolyard.calls.policy import Policy
+from toolyard.dialects.wire_names import read_wire_call
 from toolyard.model.call import ToolCall
 from toolyard.model.names import find_similar_tools, show
 from toolyard.model.tool import Tool
@@ -23,9 +24,8 @@ from toolyard.registry import ToolRegistry
 from toolyard.registry.bind import hint_missing
 from toolyard.registry.snapshot import Snapshot
 from toolyard.serving.http_fault import ARP_PLACE, HttpFault
-from toolyard.serving.identity import Principal
+from toolyard.serving.identity import Principal, Scopes
 from toolyard.serving.routing import JsonResponse, caller_of
-from toolyard.serving.scopes import Scopes
 from toolyard.serving.served_names import TOOL_ID, CurrentNames
 
 T = TypeVar("T")
@@ -207,3 +207,44 @@ def show_native(tool: Tool, **marks: Any) -> dict[str, Any]:
 def _matches_etag(tag: str, wanted: str) -> bool:
     """True if the `If-None-Match` header lists the ETag; a proxy may have made it a weak one."""
     return wanted.strip() == "*" or tag in (item.strip().removeprefix("W/") for item in wanted.split(","))
+
+
+MOST_HITS = 100
+"""The most hits of one search, as in `registry.search`."""
+MAX_QUERY = 500
+"""The most characters of a query, on every wire; keeps searches fast."""
+_AT_ONCE = 200
+"""The most tools for which a request waits until their vectors are computed; that takes about a second, once."""
+
+
+class CatalogHits(NamedTuple):
+    """The tools found, best first, with their scores and the search mode."""
+
+    tools: Sequence[Tool]
+    marks: Mapping[int, Mapping[str, Any]]
+    """`score`, rounded, and `fit` by the `id()` of the tool."""
+    mode: str | None
+
+    def of(self, tool: Tool) -> Mapping[str, Any]:
+        """Return `score` and `fit` of a tool; empty if there are none."""
+        return self.marks.get(id(tool), {})
+
+
+def search_tools(
+    registry: ToolRegistry,
+    snapshot: Snapshot,
+    text: str,
+    k: int,
+    **conditions: Any,
+) -> CatalogHits:
+    """Return at most `k` hits for a query; `conditions` are the other arguments of the searcher.
+
+    While the vectors of a large catalog are being computed in the background, the search is lexical.
+    """
+    if "___" in text:
+        # A wire name from a listing in a provider's format.
+        text = read_wire_call(snapshot, ToolCall(text.strip())).name
+    wait = len(snapshot.tools) <= _AT_ONCE
+    hits = registry.searcher.search(snapshot, text, k, wait=wait, **conditions)
+    marks = {id(hit.tool): {"score": round(hit.score, 4), "fit": hit.fit} for hit in hits}
+    return CatalogHits([hit.tool for hit in hits], marks, hits.mode)

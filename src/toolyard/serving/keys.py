@@ -1,12 +1,15 @@
 """`KeyRing`: creates and revokes the API keys of a service, and finds the key for the token of a request.
 
-Keys are stored as hashes, next to the sessions; every server process keeps a copy in memory.
+Keys are stored as hashes, next to the sessions; every server process keeps a copy in memory. A browser need not store a
+key: `SignIns` signs notes of who is signed in and until when.
 """
 
 from __future__ import annotations
 
+import base64
 import hmac
 import logging
+import re
 import secrets
 import string
 import threading
@@ -19,11 +22,60 @@ import msgspec
 
 from toolyard.model.errors import ConfigError
 from toolyard.serving.http_fault import HttpFault
-from toolyard.serving.identity import KeyLimits, Principal
-from toolyard.serving.scopes import Scopes, read_scopes
-from toolyard.serving.sign_ins import SignIns
+from toolyard.serving.identity import KeyLimits, Principal, Scopes, read_scopes
 from toolyard.sessions.records import Records
 from toolyard.sessions.store.tables import Record
+
+_SECRET_KIND, _SECRET_NAME, _SECRET_BYTES = "secret", "sign-in", 32
+_NOTE = re.compile(r"([A-Za-z0-9]{1,32})\.([0-9]{1,15})\.([A-Za-z0-9_-]{43})")
+_PURPOSE, _FORM_PURPOSE = b"toolyard sign-in 1\n", b"toolyard form 1\n"
+
+
+class SignIns:
+    """Signs and verifies sign-in notes. Servers with the same records accept each other's notes.
+
+    A note does not contain the API key, and does not prove that the key is still valid: `KeyRing` checks that at every
+    request.
+    """
+
+    __slots__ = ("_secret",)
+
+    def __init__(self, secret: bytes) -> None:
+        self._secret = secret
+
+    @classmethod
+    def load(cls, records: Records) -> SignIns:
+        """Create one with the secret in the records, which the first process generates. Blocks on the store."""
+        while True:
+            secret = records.get(_SECRET_KIND, "", _SECRET_NAME)
+            if secret is not None:
+                return cls(secret)
+            # If several processes find none, one `put` succeeds, and all use that secret.
+            records.put(_SECRET_KIND, "", _SECRET_NAME, secrets.token_bytes(_SECRET_BYTES), new=True)
+
+    def sign(self, key_id: str, expires: int) -> str:
+        """Return a note for the key, valid until the Unix time `expires`."""
+        return f"{key_id}.{expires}.{self._mark(key_id, expires)}"
+
+    def read(self, note: str) -> tuple[str, int] | None:
+        """Return the key id and expiry of a note; None if its signature is wrong. The caller checks the expiry."""
+        found = _NOTE.fullmatch(note)
+        if found is None:
+            return None
+        key_id, expires = found[1], int(found[2])
+        return (key_id, expires) if hmac.compare_digest(found[3], self._mark(key_id, expires)) else None
+
+    def mark_form(self, note: str) -> str:
+        """Return the CSRF token for forms shown to the holder of the note."""
+        return self._digest(_FORM_PURPOSE, note)
+
+    def _mark(self, key_id: str, expires: int) -> str:
+        return self._digest(_PURPOSE, f"{key_id}.{expires}")
+
+    def _digest(self, purpose: bytes, text: str) -> str:
+        mark = hmac.digest(self._secret, purpose + text.encode(), "sha256")
+        return base64.urlsafe_b64encode(mark).rstrip(b"=").decode("ascii")
+
 
 POLL_SECONDS = 0.2
 """Seconds between polls of the store, and so the delay with which other processes see a new or a revoked key."""

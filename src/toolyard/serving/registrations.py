@@ -1,17 +1,20 @@
 """`Registrations`: tools registered over HTTP at run time, and the source that puts them into the registry.
 
 A registered tool consists of a definition and a binding, both plain data, never code. Registrations are kept in the
-store, so all processes of the service have them, also after a restart.
+store, so all processes of the service have them, also after a restart. `LoadedCatalog` follows what other processes do.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 
 import msgspec
 from msgspec import UNSET
 
+from toolyard.app.toolyard import Toolyard
+from toolyard.engines.script_runner import weakest_level
 from toolyard.links.http.url import read_base_url
 from toolyard.model.bindings import Binding, McpBinding, RestBinding, RestBody, RestParameter, Style
 from toolyard.model.errors import ConfigError, DefinitionError, MalformedSource, ToolyardError
@@ -199,3 +202,45 @@ def _make_rest_binding(target: RestTarget) -> RestBinding:
         body = RestBody(media_type="application/json", properties=located)
     parameters += tuple(target.parameters)
     return RestBinding(target.method, target.path, read_base_url(target.base_url, "base_url"), parameters, body)
+
+
+_RELOAD = "reload"
+
+
+class LoadedCatalog:
+    """The sources of one yard, kept up to date with the other processes of the service."""
+
+    def __init__(self, yard: Toolyard, records: Records, registrations: Registrations) -> None:
+        self.registry = yard.tool_registry
+        self._records = records
+        self._registrations = registrations
+        self._sandbox: tuple[object, str] = (None, "")
+        self._reloads = 0
+
+    @property
+    def sandbox(self) -> str:
+        """The weakest sandbox level of any script tool; `inprocess` means no sandbox, `none` no script tools."""
+        snapshot = self.registry.snapshot
+        if self._sandbox[0] is not snapshot:
+            self._sandbox = (snapshot, weakest_level(snapshot.tools))
+        return self._sandbox[1]
+
+    async def start(self) -> None:
+        """Load the registered tools, and note the current reload version."""
+        await self._registrations.start()
+        self._reloads = await self._records.aversion(_RELOAD)
+
+    async def reload(self) -> None:
+        """Reload all sources, and signal the other processes to do so too."""
+        await asyncio.to_thread(self.registry.refresh)
+        if self._records.shared:
+            await self._records.aput(_RELOAD, "", "last", str(time.time()).encode())
+            self._reloads = await self._records.aversion(_RELOAD)
+
+    async def follow_others(self) -> None:
+        """Apply registrations and reloads of other processes."""
+        await self._registrations.catch_up(await self._records.aversion(KIND))
+        reloads = await self._records.aversion(_RELOAD)
+        if reloads != self._reloads:
+            self._reloads = reloads
+            await asyncio.to_thread(self.registry.refresh)

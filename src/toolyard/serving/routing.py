@@ -18,9 +18,8 @@ from starlette.routing import BaseRoute, Match, NoMatchFound
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from toolyard.serving.http_fault import HttpFault
-from toolyard.serving.identity import CALLER, Caller
+from toolyard.serving.identity import CALLER, Caller, Verb
 from toolyard.serving.query import QueryParameter
-from toolyard.serving.scopes import Verb
 
 F = TypeVar("F", bound=Callable[..., Any])
 

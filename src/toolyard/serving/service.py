@@ -27,11 +27,10 @@ from toolyard.serving.event_feed import EventFeed
 from toolyard.serving.idempotency import Idempotency
 from toolyard.serving.invoke import Invoker
 from toolyard.serving.keys import POLL_SECONDS, KeyRing
-from toolyard.serving.loaded_catalog import LoadedCatalog
 from toolyard.serving.mcp.builtin_tools import make_builtin_tools
 from toolyard.serving.mcp.server import McpEndpoint
 from toolyard.serving.metrics import Metrics
-from toolyard.serving.registrations import Registrations
+from toolyard.serving.registrations import LoadedCatalog, Registrations
 from toolyard.serving.request_body import BodyBudget
 from toolyard.serving.served_names import CurrentNames
 from toolyard.serving.session_view import SessionQuota

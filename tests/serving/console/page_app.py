@@ -14,10 +14,9 @@ from toolyard import Effects, PythonToolEngine, ToolEnrichment, ToolRegistry, To
 from toolyard.app.blocks import ServerBlock
 from toolyard.serving.app import create_app
 from toolyard.serving.http_fault import HttpFault
-from toolyard.serving.identity import Principal
-from toolyard.serving.scopes import ALL, Grant, Scopes
+from toolyard.serving.identity import ALL, Grant, Principal, Scopes
+from toolyard.serving.keys import SignIns
 from toolyard.serving.service import Service
-from toolyard.serving.sign_ins import SignIns
 
 HOSTILE = "<script>alert('hi')</script> \"quoted\" &amp; {{ 7 * 7 }}"
 TOKEN = "ty_abcdefghijkl_" + "s" * 43

@@ -17,13 +17,12 @@ from toolyard.model.call import Notify
 from toolyard.model.report import SourceReport
 from toolyard.model.tool import Tool
 from toolyard.registry.snapshot import Snapshot
-from toolyard.serving.catalog_view import CatalogView, IsVisible
+from toolyard.serving.catalog_view import MAX_QUERY, MOST_HITS, CatalogHits, CatalogView, IsVisible, search_tools
 from toolyard.serving.console.rendering import PageView, first_line
 from toolyard.serving.identity import Principal
 from toolyard.serving.query import query_str, read_count
 from toolyard.serving.routes.operations import check_admin
 from toolyard.serving.routing import caller_of
-from toolyard.serving.search import MAX_QUERY, MOST_HITS, CatalogHits, search_tools
 from toolyard.serving.service import Service
 
 if TYPE_CHECKING:

@@ -16,13 +16,13 @@ from toolyard.dialects.mcp import McpDialect
 from toolyard.model.call import Mode, ToolCall, ToolResult
 from toolyard.model.errors import ErrorInfo, InvalidArguments, SessionError
 from toolyard.serving.admission import Place
+from toolyard.serving.catalog_view import MAX_QUERY, search_tools as search_catalog
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.mcp.json_rpc import Json
 from toolyard.serving.mcp.listing import McpNames, make_call_result
 from toolyard.serving.mcp.server import BuiltinTool, McpEndpoint, RequestContext
 from toolyard.serving.request_body import read_shape
 from toolyard.serving.routes.sessions import SessionBody
-from toolyard.serving.search import MAX_QUERY, search_tools as search_catalog
 from toolyard.serving.session_view import check_initial_state, check_may_open_session, describe_session, read_state
 from toolyard.serving.wire_types import Calls, Count, SessionId, Shape, WireCall, or_default
 

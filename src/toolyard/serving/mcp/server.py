@@ -39,7 +39,6 @@ from toolyard.model.errors import ErrorInfo, UnknownToolError
 from toolyard.registry.snapshot import Snapshot
 from toolyard.serving.admission import Admission, Place
 from toolyard.serving.catalog_view import CatalogView
-from toolyard.serving.cursors import digest_json
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import Caller
 from toolyard.serving.invoke import Invoker
@@ -68,6 +67,7 @@ from toolyard.serving.mcp.json_rpc import (
 )
 from toolyard.serving.mcp.listing import TTL_MS, McpNames, ToolListing, make_call_result
 from toolyard.serving.mcp.sessions import McpSession, McpSessions, MessageReceiver, collect_mail
+from toolyard.serving.query import digest_json
 from toolyard.serving.result_view import add_approval_url
 from toolyard.serving.routing import JsonResponse
 from toolyard.serving.session_view import SessionQuota

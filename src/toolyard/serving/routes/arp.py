@@ -17,11 +17,10 @@ from toolyard.model.names import show
 from toolyard.model.tool import Tool
 from toolyard.registry.snapshot import Snapshot
 from toolyard.serving.catalog_view import CatalogView
-from toolyard.serving.cursors import digest_json
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import NOBODY, Principal
 from toolyard.serving.invoke import Invoker
-from toolyard.serving.query import query_str
+from toolyard.serving.query import digest_json, query_str
 from toolyard.serving.request_body import read_json
 from toolyard.serving.result_view import collect_error_details
 from toolyard.serving.routes.tools import FINGERPRINT

@@ -12,10 +12,18 @@ from starlette.responses import Response
 from toolyard.calls.call_log import CallFilter, LogPosition, read_call_id
 from toolyard.calls.journal import Journal
 from toolyard.engines.base import ToolEngine
-from toolyard.serving.cursors import Position, digest_json, read_cursor, write_cursor
 from toolyard.serving.http_fault import HttpFault, make_invalid_cursor
 from toolyard.serving.identity import Principal
-from toolyard.serving.query import QueryParameter, limit_parameter, query_limit, query_str
+from toolyard.serving.query import (
+    Position,
+    QueryParameter,
+    digest_json,
+    limit_parameter,
+    query_limit,
+    query_str,
+    read_cursor,
+    write_cursor,
+)
 from toolyard.serving.routing import JsonResponse, caller_of, operation, path_value
 from toolyard.serving.wire_types import CallLine, CallListing
 

@@ -15,8 +15,8 @@ from toolyard.model.errors import SessionError
 from toolyard.model.report import SourceReport
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.keys import KeyRing
-from toolyard.serving.loaded_catalog import LoadedCatalog
 from toolyard.serving.metrics import Metrics
+from toolyard.serving.registrations import LoadedCatalog
 from toolyard.serving.request_body import BODY
 from toolyard.serving.routing import JsonResponse, caller_of, operation
 from toolyard.serving.wire_types import Health, Probe, ReportView, VersionInfo

@@ -13,11 +13,20 @@ from starlette.responses import Response
 from toolyard.engines.base import ToolEngine
 from toolyard.model.call import Mode, ToolCall
 from toolyard.model.errors import ErrorInfo
-from toolyard.serving.cursors import digest_json, read_cursor, write_cursor
 from toolyard.serving.http_fault import HttpFault, make_invalid_cursor
 from toolyard.serving.identity import Caller
 from toolyard.serving.invoke import Invoker, read_idempotency_key
-from toolyard.serving.query import CURSOR, QueryParameter, limit_parameter, query_int, query_limit, query_str
+from toolyard.serving.query import (
+    CURSOR,
+    QueryParameter,
+    digest_json,
+    limit_parameter,
+    query_int,
+    query_limit,
+    query_str,
+    read_cursor,
+    write_cursor,
+)
 from toolyard.serving.request_body import read_json
 from toolyard.serving.result_view import make_approval_location
 from toolyard.serving.routing import JsonResponse, caller_of, operation, path_value

@@ -18,14 +18,14 @@ from toolyard.model.call import ToolCall, ToolResult
 from toolyard.model.errors import CALL_STATUSES, ErrorInfo, http_status_of
 from toolyard.model.tool import Tool
 from toolyard.registry.snapshot import Snapshot
-from toolyard.serving.catalog_view import CatalogView, show_native
-from toolyard.serving.cursors import digest_json
+from toolyard.serving.catalog_view import MAX_QUERY, MOST_HITS, CatalogHits, CatalogView, search_tools, show_native
 from toolyard.serving.http_fault import HttpFault, make_invalid_cursor
 from toolyard.serving.identity import Caller, Principal
 from toolyard.serving.invoke import Invoker, read_idempotency_key
 from toolyard.serving.query import (
     CURSOR,
     QueryParameter,
+    digest_json,
     limit_parameter,
     query_fraction,
     query_limit,
@@ -35,7 +35,6 @@ from toolyard.serving.query import (
 from toolyard.serving.request_body import read_json
 from toolyard.serving.result_view import collect_error_details, make_approval_location
 from toolyard.serving.routing import JsonResponse, caller_of, operation, path_value
-from toolyard.serving.search import MAX_QUERY, MOST_HITS, CatalogHits, search_tools
 from toolyard.serving.served_names import ServedNames
 from toolyard.serving.wire_types import (
     SCHEMA_VERSION,
