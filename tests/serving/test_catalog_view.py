@@ -16,7 +16,7 @@ from toolyard.model.tool import Effects, Tool
 from toolyard.registry import ToolRegistry
 from toolyard.serving.catalog_view import CatalogView, SnapshotCache, Visibility
 from toolyard.serving.identity import ALL, Principal
-from toolyard.serving.served_names import CurrentNames
+from toolyard.serving.invoke import CurrentNames
 
 NAMES = ("read", "pay", "wipe", "ask", "team", "spent", "night", "later")
 TOOLS = [

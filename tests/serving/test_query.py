@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 from starlette.requests import Request
 
-from serving.test_request_body import JSON
+from serving.test_routing import JSON
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.query import (
     DIGEST_BYTES,

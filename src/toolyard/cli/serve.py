@@ -251,7 +251,7 @@ def mcp(
     _, read, block = _read_server("mcp", options, given, over_http=False)
     block = _with_mcp(block, {"expose": expose, "names": names, "sessions": sessions})
     from toolyard.serving.mcp.stdio import take_streams
-    from toolyard.serving.request_log import capture_logs
+    from toolyard.serving.monitoring import capture_logs
     from toolyard.serving.service import build_service, list_problems
 
     reading, writing = take_streams()

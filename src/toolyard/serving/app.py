@@ -18,8 +18,8 @@ from toolyard.serving.http_fault import ARP_PLACE, HttpFault
 from toolyard.serving.mcp.http_transports import SseTransport, StreamableHttp
 from toolyard.serving.mcp.server import McpEndpoint
 from toolyard.serving.middleware import HostGuard, OperationGate, RequestBoundary
+from toolyard.serving.monitoring import RequestLog
 from toolyard.serving.query import QueryParameter
-from toolyard.serving.request_log import RequestLog
 from toolyard.serving.routes.approvals import ApprovalRoutes
 from toolyard.serving.routes.arp import ArpTools
 from toolyard.serving.routes.calls import CallRoutes

@@ -25,8 +25,8 @@ from toolyard.registry.bind import hint_missing
 from toolyard.registry.snapshot import Snapshot
 from toolyard.serving.http_fault import ARP_PLACE, HttpFault
 from toolyard.serving.identity import Principal, Scopes
+from toolyard.serving.invoke import TOOL_ID, CurrentNames
 from toolyard.serving.routing import JsonResponse, caller_of
-from toolyard.serving.served_names import TOOL_ID, CurrentNames
 
 T = TypeVar("T")
 IsVisible = Callable[[Tool], bool]

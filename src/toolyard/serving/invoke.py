@@ -1,11 +1,11 @@
-"""`Invoker`: runs calls from every wire on the engine."""
+"""`Invoker`: runs calls from every wire on the engine, by the names of `ServedNames`, and shows their results."""
 
 from __future__ import annotations
 
 import asyncio
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,16 +15,94 @@ from starlette.responses import Response
 
 from toolyard.app.toolyard import Toolyard
 from toolyard.calls.batch import CallRequest, Listener
+from toolyard.constants import TOOL_NAMESPACE_SEP
+from toolyard.dialects.wire_names import read_wire_call
 from toolyard.model.call import Mode, ToolCall, ToolResult
-from toolyard.model.errors import ApprovalError, Denied, ErrorInfo, Interrupted
-from toolyard.model.tool import Effects
+from toolyard.model.errors import ApprovalError, Denied, ErrorInfo, Held, Interrupted, UnknownToolError
+from toolyard.model.tool import Effects, Tool
+from toolyard.registry import ToolRegistry
+from toolyard.registry.bind import find_overloads
+from toolyard.registry.snapshot import Snapshot
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.idempotency import Idempotency, KeyedRequest
 from toolyard.serving.identity import NOBODY, Caller, Principal
-from toolyard.serving.metrics import Metrics
-from toolyard.serving.result_view import find_approval_id
-from toolyard.serving.served_names import CurrentNames
+from toolyard.serving.monitoring import Metrics
 from toolyard.serving.stored_answers import StoredAnswer
+
+TOOL_ID = "tool_"
+
+Sees = Callable[[Tool], bool]
+
+
+class ServedNames:
+    """The wire names of one snapshot. A tool id is `tool_` followed by the wire name."""
+
+    def __init__(self, snapshot: Snapshot, domains: Iterable[str]) -> None:
+        self.snapshot = snapshot
+        enabled = set(domains)
+        self._bare: dict[str, str] = {}
+        self._spelt: dict[str, str] = {}
+        for qualified, candidates in snapshot.names.items():
+            tool = candidates[0].tool
+            # If two domains share a tool name, the first gets the bare name. It must not hide another tool's wire name.
+            taken = tool.name in self._bare or tool.name.replace("__", TOOL_NAMESPACE_SEP, 1) in snapshot.names
+            if tool.namespace in enabled and not taken and not candidates[0].qualified_only:
+                self._bare[tool.name] = qualified
+                self._spelt[qualified] = tool.name
+
+    def spell_name(self, qualified: str) -> str:
+        """Return the name that listings show."""
+        return self._spelt.get(qualified, qualified)
+
+    def qualify_name(self, name: str) -> str:
+        """Return the qualified name for the bare name of a domain's tool; any other name unchanged."""
+        return self._bare.get(name, name)
+
+    def read_call(self, call: ToolCall) -> ToolCall:
+        """Return the call with the tool's qualified name, given any name that a listing has for it."""
+        if call.name in self.snapshot.names:
+            return call
+        qualified = self._bare.get(call.name)
+        return read_wire_call(self.snapshot, call) if qualified is None else replace(call, name=qualified)
+
+    def find_name(self, name: str, sees: Sees | None = None) -> str | None:
+        """Return the qualified name of the tool with this name in any spelling; None if there is none, or several.
+
+        Tools for which `can_see` is false are ignored.
+        """
+        for spelling in dict.fromkeys((self.read_call(ToolCall(name)).name, name)):
+            try:
+                return find_overloads(self.snapshot, spelling, sees=sees, hints=False)[0].tool.qualified_name
+            except UnknownToolError:
+                continue
+        return None
+
+    def find_id(self, tool_id: str, sees: Sees | None = None) -> str | None:
+        """Return the qualified name for a tool id; None if there is none."""
+        return self.find_name(tool_id[len(TOOL_ID) :], sees) if tool_id.startswith(TOOL_ID) else None
+
+    def tool_id(self, qualified: str) -> str:
+        """Return the tool id for a qualified name."""
+        return TOOL_ID + self.spell_name(qualified)
+
+
+class CurrentNames:
+    """The wire names of the registry's current snapshot, computed again when that changes."""
+
+    def __init__(self, registry: ToolRegistry, domains: Iterable[str]) -> None:
+        self._registry = registry
+        self._domains = tuple(domains)
+        self._names = ServedNames(registry.snapshot, self._domains)
+
+    @property
+    def now(self) -> ServedNames:
+        """The names of the current snapshot. Thread-safe."""
+        # Work on local variables: another thread may replace `_names` with those of another snapshot meanwhile.
+        snapshot, names = self._registry.snapshot, self._names
+        if names.snapshot is not snapshot:
+            names = self._names = ServedNames(snapshot, self._domains)
+        return names
+
 
 _NO_VALUES: Mapping[str, Any] = {}
 _MAX_LOGGED_NAME = 200
@@ -251,3 +329,46 @@ def read_idempotency_key(caller: Caller) -> str | None:
     if _KEY.fullmatch(key) is None:
         raise HttpFault(400, "request.invalid_http", "Idempotency-Key must be 1 to 512 ASCII characters without spaces")
     return f"header:{key.decode()}"
+
+
+def wrap_result(value: Any) -> dict[str, Any]:
+    """Return a result as an object, for wires that need one; other values go under the key `result`."""
+    return value if type(value) is dict else {"result": value}
+
+
+def collect_error_details(info: ErrorInfo) -> dict[str, Any]:
+    """Return everything an error has beyond code and message as one object, for wires with a single details field."""
+    details = {key: value for key, value in info.details.items() if key != "violations"}
+    if info.effect != "none":
+        details["effect"] = info.effect
+    if info.hint is not None:
+        details["hint"] = info.hint
+    if info.retry_after is not None:
+        details["retry_after"] = info.retry_after
+    return details
+
+
+def find_approval_id(result: ToolResult) -> str | None:
+    """Return the id of the approval that a call is held for; None if it is not held."""
+    info = result.error_info
+    if info is None or info.code != Held.code:
+        return None
+    approval_id: str | None = info.details.get("approval", {}).get("id")
+    return approval_id
+
+
+def add_approval_url(result: ToolResult, find_base_url: Callable[[], str]) -> ToolResult:
+    """Return the result of a held call with the absolute URL of its approval; any other result unchanged."""
+    approval_id, info = find_approval_id(result), result.error_info
+    if approval_id is None or info is None:
+        return result
+    path, base = f"/v1/approvals/{approval_id}", find_base_url()
+    approval = {**info.details["approval"], "url": f"{base}{path}"}
+    hint = None if info.hint is None else info.hint.replace(f" {path}", f" {base}{path}")
+    return replace(result, error_info=replace(info, hint=hint, details={**info.details, "approval": approval}))
+
+
+def make_approval_location(root: str, results: Sequence[ToolResult]) -> dict[str, str] | None:
+    """Return a `Location` header for the approval of a held call; None if it is not held or there are several calls."""
+    approval_id = find_approval_id(results[0]) if len(results) == 1 else None
+    return None if approval_id is None else {"location": f"{root}/v1/approvals/{approval_id}"}

@@ -31,11 +31,20 @@ from toolyard.serving.admission import Admission, Place
 from toolyard.serving.http_fault import HttpFault, find_session_fault
 from toolyard.serving.identity import CALLER, NOBODY, Caller, Principal
 from toolyard.serving.keys import KeyRing
-from toolyard.serving.metrics import Metrics
+from toolyard.serving.monitoring import Metrics, RequestLog
 from toolyard.serving.query import check_query
-from toolyard.serving.request_body import BODY_HELD, LARGE_BODY, MAX_DEPTH, BodyBudget, check_json_type, read_body
-from toolyard.serving.request_log import RequestLog
-from toolyard.serving.routing import Handler, JsonResponse, Operation, StreamHandler
+from toolyard.serving.routing import (
+    BODY_HELD,
+    LARGE_BODY,
+    MAX_DEPTH,
+    BodyBudget,
+    Handler,
+    JsonResponse,
+    Operation,
+    StreamHandler,
+    check_json_type,
+    read_body,
+)
 from toolyard.serving.wire_types import SCHEMA_VERSION
 from toolyard.sessions.store.group_commit import StoreFailing
 

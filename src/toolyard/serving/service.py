@@ -25,14 +25,13 @@ from toolyard.serving.approval_view import ApprovalView
 from toolyard.serving.catalog_view import CatalogView, SnapshotCache, Visibility
 from toolyard.serving.event_feed import EventFeed
 from toolyard.serving.idempotency import Idempotency
-from toolyard.serving.invoke import Invoker
+from toolyard.serving.invoke import CurrentNames, Invoker
 from toolyard.serving.keys import POLL_SECONDS, KeyRing
 from toolyard.serving.mcp.builtin_tools import make_builtin_tools
 from toolyard.serving.mcp.server import McpEndpoint
-from toolyard.serving.metrics import Metrics
+from toolyard.serving.monitoring import Metrics
 from toolyard.serving.registrations import LoadedCatalog, Registrations
-from toolyard.serving.request_body import BodyBudget
-from toolyard.serving.served_names import CurrentNames
+from toolyard.serving.routing import BodyBudget
 from toolyard.serving.session_view import SessionQuota
 from toolyard.serving.webhook import Webhook
 from toolyard.sessions.records import open_records

@@ -5,7 +5,7 @@ Optional fields are `UNSET`, never null: absent fields are omitted from response
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -16,7 +16,6 @@ from toolyard.model.call import ToolResult
 
 SCHEMA_VERSION = "0.1.0"
 
-T = TypeVar("T")
 Json = dict[str, Any]
 Text = Annotated[str, Meta(min_length=1)]
 Name = Annotated[str, Meta(min_length=1, max_length=512)]
@@ -30,16 +29,6 @@ Score = Annotated[float, Meta(ge=0, le=1, description="Estimated probability tha
 Fit = Annotated[
     Literal["sure", "likely", "nearest"], Meta(description="The score in words; a `nearest` tool may not fit.")
 ]
-
-
-def or_default(value: T | UnsetType, default: T) -> T:
-    """Return a field's value, or the default if the field was left out."""
-    return default if value is UNSET else value
-
-
-def wrap_result(value: Any) -> dict[str, Any]:
-    """Return a result as an object, for wires that need one; other values go under the key `result`."""
-    return value if type(value) is dict else {"result": value}
 
 
 class Shape(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):

@@ -25,7 +25,7 @@ from serving.console.page_app import (
 )
 from toolyard import Tool, ToolContext, function_tool
 from toolyard.serving.console.rendering import tool_path
-from toolyard.serving.metrics import Metrics
+from toolyard.serving.monitoring import Metrics
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,8 @@ from serving.mcp.mcp_support import Session, Stateless, make_request, read_resul
 from serving.service_support import CORE, desk_tools, served
 from toolyard import Tool, ToolRegistry, function_tool
 from toolyard.app.blocks import McpBlock
+from toolyard.serving.invoke import ServedNames
 from toolyard.serving.mcp.listing import McpNames
-from toolyard.serving.served_names import ServedNames
 
 
 def many(count, namespace="many"):

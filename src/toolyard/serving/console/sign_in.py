@@ -12,7 +12,7 @@ from toolyard.serving.console.rendering import CONSOLE, FORM_TOKEN
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.keys import KeyRing
 from toolyard.serving.query import parse_pairs
-from toolyard.serving.request_body import BODY
+from toolyard.serving.routing import BODY
 
 _KEY = re.compile(r"ty_[A-Za-z0-9_-]{20,200}")
 _NEXT = re.compile(rf"{CONSOLE}(?:/[A-Za-z0-9%:._~!$&'()*+,;=@-]+)*/?(?:\?[A-Za-z0-9%:._~!$&'()*+,;=@/-]*)?")

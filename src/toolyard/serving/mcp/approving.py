@@ -17,8 +17,8 @@ from toolyard.calls.approvals import Approvals
 from toolyard.model.errors import ApprovalError
 from toolyard.serving.approval_view import decider_of
 from toolyard.serving.identity import Caller
+from toolyard.serving.invoke import find_approval_id
 from toolyard.serving.mcp.json_rpc import Json, encode
-from toolyard.serving.result_view import find_approval_id
 
 AskClient = Callable[[Json], Awaitable[Json]]
 """Sends the client an elicitation with these parameters; returns its result."""

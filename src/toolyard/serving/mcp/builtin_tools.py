@@ -21,10 +21,10 @@ from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.mcp.json_rpc import Json
 from toolyard.serving.mcp.listing import McpNames, make_call_result
 from toolyard.serving.mcp.server import BuiltinTool, McpEndpoint, RequestContext
-from toolyard.serving.request_body import read_shape
 from toolyard.serving.routes.sessions import SessionBody
+from toolyard.serving.routing import or_default, read_shape
 from toolyard.serving.session_view import check_initial_state, check_may_open_session, describe_session, read_state
-from toolyard.serving.wire_types import Calls, Count, SessionId, Shape, WireCall, or_default
+from toolyard.serving.wire_types import Calls, Count, SessionId, Shape, WireCall
 
 ToolFunction = Callable[[McpEndpoint, RequestContext, Any], Awaitable[Json]]
 """Returns a complete `CallToolResult`; raises the same errors as the HTTP API."""

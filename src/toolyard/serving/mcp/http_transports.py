@@ -54,8 +54,7 @@ from toolyard.serving.mcp.message_client import MessageClient
 from toolyard.serving.mcp.server import McpEndpoint, RequestContext, SendMessage, negotiate_version
 from toolyard.serving.mcp.sessions import InflightRequest, McpSession, find_cancelled, forget_request, post_mail
 from toolyard.serving.query import query_str
-from toolyard.serving.request_body import BODY, LARGE_BODY, read_json
-from toolyard.serving.routing import JsonResponse, base_url, caller_of
+from toolyard.serving.routing import BODY, LARGE_BODY, JsonResponse, base_url, caller_of, read_json
 from toolyard.serving.streams import await_disconnect
 
 _ANY_ACCEPT = b"application/json, text/event-stream"

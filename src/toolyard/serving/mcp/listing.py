@@ -25,9 +25,9 @@ from toolyard.registry.snapshot import Snapshot
 from toolyard.serving.admission import Admission, Place
 from toolyard.serving.catalog_view import CatalogView
 from toolyard.serving.identity import NOBODY, Principal
+from toolyard.serving.invoke import ServedNames
 from toolyard.serving.mcp.json_rpc import Json, RpcFault, encode, finish_result
 from toolyard.serving.query import DIGEST_BYTES, Position, read_cursor, write_cursor
-from toolyard.serving.served_names import ServedNames
 
 TTL_MS = 5000
 """How long clients may cache a list. Subscribed clients are notified of changes at once."""

@@ -41,7 +41,7 @@ from toolyard.serving.admission import Admission, Place
 from toolyard.serving.catalog_view import CatalogView
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import Caller
-from toolyard.serving.invoke import Invoker
+from toolyard.serving.invoke import Invoker, add_approval_url
 from toolyard.serving.keys import KeyRing
 from toolyard.serving.mcp.approving import (
     AskClient,
@@ -68,7 +68,6 @@ from toolyard.serving.mcp.json_rpc import (
 from toolyard.serving.mcp.listing import TTL_MS, McpNames, ToolListing, make_call_result
 from toolyard.serving.mcp.sessions import McpSession, McpSessions, MessageReceiver, collect_mail
 from toolyard.serving.query import digest_json
-from toolyard.serving.result_view import add_approval_url
 from toolyard.serving.routing import JsonResponse
 from toolyard.serving.session_view import SessionQuota
 from toolyard.serving.streams import Subscribers

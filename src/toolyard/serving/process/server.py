@@ -22,11 +22,11 @@ from toolyard.app.blocks import ServerBlock
 from toolyard.app.config import Config
 from toolyard.model.errors import ConfigError
 from toolyard.serving.app import create_app
+from toolyard.serving.monitoring import capture_logs
 from toolyard.serving.process.banner import write_banner
 from toolyard.serving.process.listening import BACKLOG, Address, address_of, listen, raise_file_limit
 from toolyard.serving.process.protocol import ConnectionLimit, DeadlineProtocol
 from toolyard.serving.process.workers import notify_systemd
-from toolyard.serving.request_log import capture_logs
 from toolyard.serving.service import Service, build_service, freeze_memory, reload_sources
 
 _RECORDING_SECONDS = 5.0

@@ -19,7 +19,7 @@ import msgspec
 from toolyard.app.blocks import ServerBlock
 from toolyard.app.config import Config
 from toolyard.model.errors import ConfigError
-from toolyard.serving.metrics import SHARED_VARIABLE
+from toolyard.serving.monitoring import SHARED_VARIABLE
 
 _POLL_SECONDS = 0.2
 _RESTART_SECONDS = 1.0

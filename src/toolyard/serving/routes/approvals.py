@@ -11,9 +11,8 @@ from toolyard.calls.approval import ApprovalState
 from toolyard.serving.approval_view import ApprovalView
 from toolyard.serving.invoke import read_wait_seconds
 from toolyard.serving.query import CURSOR, QueryParameter, limit_parameter, query_limit, query_str
-from toolyard.serving.request_body import BODY, read_json
-from toolyard.serving.routing import JsonResponse, caller_of, operation, path_value
-from toolyard.serving.wire_types import ApprovalListing, ApprovalShape, DecisionBody, or_default
+from toolyard.serving.routing import BODY, JsonResponse, caller_of, operation, or_default, path_value, read_json
+from toolyard.serving.wire_types import ApprovalListing, ApprovalShape, DecisionBody
 
 _QUERY = (
     QueryParameter("state", {"type": "string", "enum": list(get_args(ApprovalState))}, "Only approvals in this state."),

@@ -19,14 +19,11 @@ from toolyard.registry.snapshot import Snapshot
 from toolyard.serving.catalog_view import CatalogView
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import NOBODY, Principal
-from toolyard.serving.invoke import Invoker
+from toolyard.serving.invoke import TOOL_ID, Invoker, ServedNames, collect_error_details, wrap_result
 from toolyard.serving.query import digest_json, query_str
-from toolyard.serving.request_body import read_json
-from toolyard.serving.result_view import collect_error_details
 from toolyard.serving.routes.tools import FINGERPRINT
-from toolyard.serving.routing import JsonResponse, caller_of, operation, path_value
-from toolyard.serving.served_names import TOOL_ID, ServedNames
-from toolyard.serving.wire_types import Count, Extensions, Json, Name, Shape, or_default, wrap_result
+from toolyard.serving.routing import JsonResponse, caller_of, operation, or_default, path_value, read_json
+from toolyard.serving.wire_types import Count, Extensions, Json, Name, Shape
 
 
 class ArpResourceRef(Shape):

@@ -15,10 +15,9 @@ from toolyard.model.errors import SessionError
 from toolyard.model.report import SourceReport
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.keys import KeyRing
-from toolyard.serving.metrics import Metrics
+from toolyard.serving.monitoring import Metrics
 from toolyard.serving.registrations import LoadedCatalog
-from toolyard.serving.request_body import BODY
-from toolyard.serving.routing import JsonResponse, caller_of, operation
+from toolyard.serving.routing import BODY, JsonResponse, caller_of, operation
 from toolyard.serving.wire_types import Health, Probe, ReportView, VersionInfo
 from toolyard.sessions.records import Records
 

@@ -18,10 +18,9 @@ from toolyard.schema.normalise import Change, normalise
 from toolyard.serving.catalog_view import show_native
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import Principal
+from toolyard.serving.invoke import CurrentNames
 from toolyard.serving.registrations import Registrations
-from toolyard.serving.request_body import read_json
-from toolyard.serving.routing import JsonResponse, caller_of, operation, path_value
-from toolyard.serving.served_names import CurrentNames
+from toolyard.serving.routing import JsonResponse, caller_of, operation, path_value, read_json
 from toolyard.serving.wire_types import McpTarget, Registered, Registration
 
 

@@ -15,7 +15,7 @@ from toolyard.model.call import Mode, ToolCall
 from toolyard.model.errors import ErrorInfo
 from toolyard.serving.http_fault import HttpFault, make_invalid_cursor
 from toolyard.serving.identity import Caller
-from toolyard.serving.invoke import Invoker, read_idempotency_key
+from toolyard.serving.invoke import Invoker, make_approval_location, read_idempotency_key
 from toolyard.serving.query import (
     CURSOR,
     QueryParameter,
@@ -27,9 +27,7 @@ from toolyard.serving.query import (
     read_cursor,
     write_cursor,
 )
-from toolyard.serving.request_body import read_json
-from toolyard.serving.result_view import make_approval_location
-from toolyard.serving.routing import JsonResponse, caller_of, operation, path_value
+from toolyard.serving.routing import JsonResponse, caller_of, operation, or_default, path_value, read_json
 from toolyard.serving.session_view import (
     SessionQuota,
     check_initial_state,
@@ -50,7 +48,6 @@ from toolyard.serving.wire_types import (
     Shape,
     Text,
     WireCall,
-    or_default,
 )
 from toolyard.sessions.state import initial_schema
 from toolyard.sessions.world_diff import hash_world, plain_world

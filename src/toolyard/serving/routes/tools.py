@@ -21,7 +21,14 @@ from toolyard.registry.snapshot import Snapshot
 from toolyard.serving.catalog_view import MAX_QUERY, MOST_HITS, CatalogHits, CatalogView, search_tools, show_native
 from toolyard.serving.http_fault import HttpFault, make_invalid_cursor
 from toolyard.serving.identity import Caller, Principal
-from toolyard.serving.invoke import Invoker, read_idempotency_key
+from toolyard.serving.invoke import (
+    Invoker,
+    ServedNames,
+    collect_error_details,
+    make_approval_location,
+    read_idempotency_key,
+    wrap_result,
+)
 from toolyard.serving.query import (
     CURSOR,
     QueryParameter,
@@ -32,10 +39,7 @@ from toolyard.serving.query import (
     query_str,
     read_query,
 )
-from toolyard.serving.request_body import read_json
-from toolyard.serving.result_view import collect_error_details, make_approval_location
-from toolyard.serving.routing import JsonResponse, caller_of, operation, path_value
-from toolyard.serving.served_names import ServedNames
+from toolyard.serving.routing import JsonResponse, caller_of, operation, or_default, path_value, read_json
 from toolyard.serving.wire_types import (
     SCHEMA_VERSION,
     NativeListing,
@@ -45,8 +49,6 @@ from toolyard.serving.wire_types import (
     V0Listed,
     V0Result,
     V0Trace,
-    or_default,
-    wrap_result,
 )
 
 _OFFSET = re.compile(r"[0-9]{1,12}", re.ASCII)
