@@ -17,8 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 
 from toolyard.calls.invocation import Invocation
-from toolyard.links.lm.json_text import find_json, strip_thought
-from toolyard.links.lm.shapes import Message, likely_tokens
+from toolyard.links.lm.shapes import Message, find_json, likely_tokens, strip_thought
 from toolyard.model.call import ToolCall
 from toolyard.model.errors import MalformedSource, ToolFailed
 from toolyard.model.json_schema import IN_PLACE, json_type

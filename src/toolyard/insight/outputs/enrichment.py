@@ -27,7 +27,7 @@ from msgspec import Meta
 from toolyard.insight.base import EnrichmentOptions, ToolEnrichment, track_progress
 from toolyard.insight.cache import CacheOption, ItemCache, force_option, item_key
 from toolyard.links.lm.config import LMConfig, LMOptions, read_lm_config
-from toolyard.links.lm.json_text import find_json
+from toolyard.links.lm.shapes import find_json
 from toolyard.loop.home import home_loop
 from toolyard.model.bindings import RestBinding
 from toolyard.model.errors import CallError, ConfigError, InvalidSchemaError, MalformedSource

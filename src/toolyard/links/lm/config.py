@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta
 from typing_extensions import TypedDict
 
-from toolyard.links.http.url import read_base_url, read_url
+from toolyard.links.http.addresses import read_base_url, read_url
 from toolyard.model.errors import ConfigError
 from toolyard.model.names import find_similar
 from toolyard.schema.common_options import check_headers, read_trust

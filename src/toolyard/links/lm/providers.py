@@ -12,11 +12,10 @@ from typing import Any
 
 import msgspec
 
-from toolyard.links.http.addresses import with_port
+from toolyard.links.http.addresses import read_url, with_port
 from toolyard.links.http.auth import ApiKeyCredential
 from toolyard.links.http.client import GuardedClient
 from toolyard.links.http.messages import RETRYABLE, Credential, Incoming, Outgoing, retry_after
-from toolyard.links.http.url import read_url
 from toolyard.links.lm.config import LMConfig
 from toolyard.links.lm.shapes import LMAnswer, LMRequest, Usage
 from toolyard.model.errors import CallError, MalformedSource, ToolFailed, Unavailable

@@ -3,7 +3,7 @@
 import pytest
 
 from toolyard import MalformedSource
-from toolyard.links.lm.json_text import find_json, strip_thought
+from toolyard.links.lm.shapes import find_json, strip_thought
 
 
 @pytest.mark.parametrize(
