@@ -11,8 +11,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from toolyard.links.http.addresses import Blocked
-from toolyard.links.http.url import read_url
+from toolyard.links.http.addresses import Blocked, read_url
 from toolyard.model.errors import ConfigError
 from toolyard.model.names import find_similar
 from toolyard.schema.options import Text, check_fields

@@ -30,9 +30,8 @@ from toolyard.app.toolyard import load_sources
 from toolyard.cli.options import OUTPUT, VerbOptions, read_word
 from toolyard.cli.output import counted, fail, print_json, print_text, warn, working
 from toolyard.cli.yard import DEFAULT_CONFIG, config_path
-from toolyard.links.http.addresses import Blocked, is_public, read_address, with_port
+from toolyard.links.http.addresses import Blocked, is_public, read_address, read_url, with_port
 from toolyard.links.http.auth_entry import suggest_auth
-from toolyard.links.http.url import read_url
 from toolyard.model.bindings import RestBinding, RestScheme
 from toolyard.model.errors import ConfigError, ToolyardError
 from toolyard.parsing import parse_json, parse_yaml

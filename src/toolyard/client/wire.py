@@ -16,7 +16,7 @@ import msgspec
 
 from toolyard.calls.settings import Settings
 from toolyard.constants import VERSION
-from toolyard.links.http.link import MAX_ANSWER, HttpLink
+from toolyard.links.http.client import MAX_ANSWER, HttpLink
 from toolyard.links.http.messages import Incoming, retry_after
 from toolyard.loop.pacing import backoff_delay
 from toolyard.model.bases import Closing

@@ -15,7 +15,7 @@ from msgspec import UNSET
 
 from toolyard.app.toolyard import Toolyard
 from toolyard.engines.script_runner import weakest_level
-from toolyard.links.http.url import read_base_url
+from toolyard.links.http.addresses import read_base_url
 from toolyard.model.bindings import Binding, McpBinding, RestBinding, RestBody, RestParameter, Style
 from toolyard.model.errors import ConfigError, DefinitionError, MalformedSource, ToolyardError
 from toolyard.model.names import show, split_qualified

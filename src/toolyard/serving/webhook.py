@@ -17,10 +17,9 @@ import msgspec
 from toolyard.app.blocks import WebhookBlock
 from toolyard.calls.approval import Approval
 from toolyard.calls.approvals import Approvals
-from toolyard.links.http.addresses import Blocked, with_port
+from toolyard.links.http.addresses import Blocked, read_url, with_port
 from toolyard.links.http.client import GuardedClient
 from toolyard.links.http.messages import Outgoing
-from toolyard.links.http.url import read_url
 from toolyard.model.errors import CallError, Unavailable
 from toolyard.serving.approval_view import write_approval
 

@@ -460,10 +460,8 @@ async def test_a_handshake_given_up_hangs_up():
 
 @pytest.mark.process
 def test_the_http_library_is_imported_with_the_first_request():
-    code = "import toolyard.links.http.link, toolyard.links.http.auth, toolyard.loop.pacing, sys\n"
-    code += (
-        "toolyard.links.http.link.HttpLink('http://127.0.0.1:1')\nassert not {'httpx2', 'httpcore2'} & set(sys.modules)"
-    )
+    code = "import toolyard.links.http.client, toolyard.links.http.auth, toolyard.loop.pacing, sys\n"
+    code += "toolyard.links.http.client.HttpLink('http://127.0.0.1:1')\nassert not {'httpx2', 'httpcore2'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ})
 
 

@@ -13,8 +13,8 @@ from waiting import SOON, until
 
 from conftest import chosen_way, ways_to_try
 from links.fake_server import hang_up, respond, send_raw
-from toolyard.links.http.link import HttpLink
-from toolyard.links.http.url import read_base_url
+from toolyard.links.http.addresses import read_base_url
+from toolyard.links.http.client import HttpLink
 from toolyard.model.errors import CallTimeout, ConfigError, MalformedSource, ToolyardError, Unavailable
 
 GET = {"method": "GET", "path": "/x"}
@@ -236,11 +236,11 @@ def test_no_warning_is_logged_without_an_exposed_credential(url, headers, caplog
 
 
 def test_the_warning_comes_once_however_many_requests_there_are(server, caplog, monkeypatch):
-    monkeypatch.setattr("toolyard.links.http.url.Target.is_exposed", True)
+    monkeypatch.setattr("toolyard.links.http.addresses.Target.is_exposed", True)
     with HttpLink(server.url, headers={"authorization": SECRET}) as link:
         for _ in range(3):
             link.send(**GET)
-    assert [record.levelname for record in caplog.records if record.name == "toolyard.links.http.link"] == ["WARNING"]
+    assert [record.levelname for record in caplog.records if record.name == "toolyard.links.http.client"] == ["WARNING"]
 
 
 def _is_closed(connection):

@@ -8,8 +8,16 @@ from types import MappingProxyType
 from typing import Any
 
 from toolyard.links.http.auth_entry import suggest_auth, write_yaml_flow
-from toolyard.links.http.media import bare_media_type, charset_of, media_kind
-from toolyard.links.http.messages import RETRYABLE, SAFE_METHODS, Incoming, retry_after, status_phrase
+from toolyard.links.http.messages import (
+    RETRYABLE,
+    SAFE_METHODS,
+    Incoming,
+    bare_media_type,
+    charset_of,
+    media_kind,
+    retry_after,
+    status_phrase,
+)
 from toolyard.model.bindings import RestScheme
 from toolyard.model.errors import CallError, Effect, MalformedSource, ToolFailed, Unavailable
 from toolyard.parsing import parse_json

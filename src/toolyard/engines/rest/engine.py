@@ -17,12 +17,11 @@ from toolyard.dialects.telemetry import carry_trace
 from toolyard.engines.effectful import OutwardEngine, SimulationOptions
 from toolyard.engines.rest.answer import read_answer
 from toolyard.engines.rest.request import RestOperation, named_hosts
-from toolyard.links.http.addresses import AddressRule
+from toolyard.links.http.addresses import AddressRule, read_base_url
 from toolyard.links.http.auth import TokenUnavailable
 from toolyard.links.http.auth_entry import AuthEntry, join_credentials, read_auth
 from toolyard.links.http.client import GuardedClient
 from toolyard.links.http.messages import Credential, Incoming, Outgoing
-from toolyard.links.http.url import read_base_url
 from toolyard.loop.pacing import Breaker
 from toolyard.model.bindings import RestBinding
 from toolyard.model.errors import CallError, CallTimeout, Denied, NoEngine, SessionError, Unavailable

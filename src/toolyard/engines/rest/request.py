@@ -9,9 +9,8 @@ from urllib.parse import quote, unquote
 
 from toolyard.engines.rest.answer import ExpectedAnswer
 from toolyard.engines.rest.serialise import Pairs, cookie_pairs, header_text, path_text, query_pairs, write_body
-from toolyard.links.http.addresses import AddressRule, Blocked, with_port
-from toolyard.links.http.media import media_kind
-from toolyard.links.http.url import Target, read_url
+from toolyard.links.http.addresses import AddressRule, Blocked, Target, read_url, with_port
+from toolyard.links.http.messages import media_kind
 from toolyard.model.bindings import RestBinding, RestParameter
 from toolyard.model.errors import ConfigError, InvalidArguments, NoEngine
 

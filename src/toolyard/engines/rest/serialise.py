@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote, unquote_to_bytes
 
 import msgspec
 
-from toolyard.links.http.media import bare_media_type, charset_of, concrete_media_type, media_kind
+from toolyard.links.http.messages import bare_media_type, charset_of, concrete_media_type, media_kind
 from toolyard.model.bindings import OTHER_PARTS, RestBody, RestParameter, RestPart
 from toolyard.model.errors import InvalidArguments
 

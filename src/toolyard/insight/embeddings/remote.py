@@ -13,11 +13,10 @@ import msgspec
 import numpy as np
 
 from toolyard.insight.embeddings.embedder import Matrix, normalise_rows
-from toolyard.links.http.addresses import with_port
+from toolyard.links.http.addresses import read_url, with_port
 from toolyard.links.http.auth import Bearer
 from toolyard.links.http.client import GuardedClient
 from toolyard.links.http.messages import RETRYABLE, Credential, Incoming, Outgoing, retry_after
-from toolyard.links.http.url import read_url
 from toolyard.links.lm.config import LMConfig, read_lm_config
 from toolyard.loop.pacing import backoff_delay
 from toolyard.model.errors import CallError, ConfigError, EnrichmentError

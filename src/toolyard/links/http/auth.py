@@ -15,9 +15,8 @@ from urllib.parse import quote, quote_plus, urlencode
 
 import msgspec
 
-from toolyard.links.http.addresses import Blocked, with_port
+from toolyard.links.http.addresses import Blocked, Target, read_url, with_port
 from toolyard.links.http.messages import Credential, Headers, Incoming, Outgoing, Send, set_header
-from toolyard.links.http.url import Target, read_url
 from toolyard.model.errors import CallError, CallTimeout, ConfigError, MalformedSource, Unavailable
 from toolyard.parsing import parse_json
 

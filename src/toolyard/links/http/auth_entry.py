@@ -12,9 +12,9 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
+from toolyard.links.http.addresses import read_origin
 from toolyard.links.http.auth import AUTH_KINDS, CombinedCredential, token_hosts
 from toolyard.links.http.messages import Credential
-from toolyard.links.http.url import read_origin
 from toolyard.model.bindings import RestScheme
 from toolyard.model.errors import CallError, ConfigError
 from toolyard.model.json_schema import json_type

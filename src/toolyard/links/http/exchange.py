@@ -13,11 +13,10 @@ from http import HTTPStatus
 import httpcore2
 
 from toolyard.constants import VERSION
-from toolyard.links.http.addresses import Blocked
+from toolyard.links.http.addresses import Blocked, Target, read_url
 from toolyard.links.http.backend import EXCHANGE, AddressGuard, Exchange, TrustedURL, UnknownHostError
 from toolyard.links.http.decoding import ACCEPTED, BodyError, DecodedBody, StreamedBody, TooLargeError, TruncatedError
 from toolyard.links.http.messages import FRAMING_HEADERS, SAFE_METHODS, Outgoing
-from toolyard.links.http.url import Target, read_url
 from toolyard.model.errors import CallError, CallTimeout, Effect, InvalidArguments, ToolFailed, Unavailable
 
 CONNECT_SECONDS = 10.0

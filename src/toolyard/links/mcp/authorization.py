@@ -20,8 +20,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
+from toolyard.links.http.addresses import Target, read_url
 from toolyard.links.http.messages import Credential, Headers, Outgoing, Send, set_header
-from toolyard.links.http.url import Target, read_url
 from toolyard.loop.home import home_loop
 from toolyard.model.errors import CallError, CallTimeout, ConfigError, Denied, MalformedSource, Unavailable
 from toolyard.parsing import parse_json

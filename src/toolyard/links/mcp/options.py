@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 import msgspec
 
-from toolyard.links.http.url import read_url
+from toolyard.links.http.addresses import read_url
 from toolyard.links.mcp.peer import Handler, Handlers, LinkLimits
 from toolyard.links.mcp.secrets import SECRET_FLAG
 from toolyard.links.mcp.web import AUTH_KINDS, read_credential

@@ -7,8 +7,8 @@ import logging
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
+from toolyard.links.http.addresses import read_url
 from toolyard.links.http.events import EventReader, ServerSentEvent
-from toolyard.links.http.url import read_url
 from toolyard.links.mcp.errors import SessionLostError, status_of
 from toolyard.links.mcp.peer import McpReply, Peer
 from toolyard.links.mcp.web import Web, WebWire

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import msgspec
 
-from toolyard.links.http.addresses import with_port
+from toolyard.links.http.addresses import read_url, with_port
 from toolyard.links.http.auth import AUTH_KINDS as HTTP_AUTH_KINDS, AuthKind, ClientCredentials, token_hosts
 from toolyard.links.http.client import GuardedClient
 from toolyard.links.http.events import EventReader, ServerSentEvent
 from toolyard.links.http.messages import Credential, Outgoing, Send
-from toolyard.links.http.url import read_url
 from toolyard.links.mcp import framing
 from toolyard.links.mcp.errors import make_rpc_error, make_status_error
 from toolyard.links.mcp.framing import UnreadableError

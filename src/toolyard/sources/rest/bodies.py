@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from toolyard.links.http.media import MediaKind, bare_media_type, choose_media_type, media_kind
+from toolyard.links.http.messages import MediaKind, bare_media_type, choose_media_type, media_kind
 from toolyard.model.bindings import OTHER_PARTS, RestPart
 from toolyard.sources.rest.document import MAIN, Files, Notes, ResolvedRef
 from toolyard.sources.rest.schemas import Node, SchemaPart, Schemas

@@ -16,10 +16,9 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from toolyard.links.http.addresses import with_port
+from toolyard.links.http.addresses import read_url, with_port
 from toolyard.links.http.client import GuardedClient
 from toolyard.links.http.messages import Credential, Outgoing
-from toolyard.links.http.url import read_url
 from toolyard.model.errors import CallError, DefinitionError, MalformedSource, SourceUnavailable
 from toolyard.model.json_schema import pointer_of
 from toolyard.model.report import Rewrite

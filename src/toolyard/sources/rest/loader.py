@@ -11,9 +11,8 @@ from urllib.parse import urlsplit
 from msgspec import Meta
 
 from toolyard.constants import TOOL_DEFAULT_NAMESPACE
-from toolyard.links.http.addresses import with_port
+from toolyard.links.http.addresses import read_base_url, read_url, with_port
 from toolyard.links.http.auth_entry import join_credentials, read_auth
-from toolyard.links.http.url import read_base_url, read_url
 from toolyard.model.errors import ConfigError
 from toolyard.model.names import check_namespace
 from toolyard.model.tool import Tool

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from toolyard.links.http.media import media_kind
+from toolyard.links.http.messages import media_kind
 from toolyard.sources.rest.bodies import success_codes
 from toolyard.sources.rest.document import Files, Notes, ResolvedRef, Site, list_parameters
 
