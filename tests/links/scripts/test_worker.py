@@ -5,9 +5,16 @@ import time
 import pytest
 from hypothesis import given, strategies as st
 
-from toolyard.links.scripts.inside import frames as inside
-from toolyard.links.scripts.settings import WorkerEnd
-from toolyard.links.scripts.worker import FrameReader, InvalidFrame, Worker, WorkerExchange, WorkerReply, encode_frame
+from toolyard.links.scripts.inside import serving as inside
+from toolyard.links.scripts.worker import (
+    FrameReader,
+    InvalidFrame,
+    Worker,
+    WorkerEnd,
+    WorkerExchange,
+    WorkerReply,
+    encode_frame,
+)
 from toolyard.schema.common_options import WorkerSettings
 
 json_values = st.recursive(
@@ -67,11 +74,11 @@ def test_garbage_is_a_frame_nothing_or_refused_and_never_kept_beyond_the_limit(d
 def test_the_child_reads_back_what_it_writes(value):
     reader, writer = os.pipe()
     try:
-        inside.write(writer, inside.encode({"value": value}).encode("utf-8", "surrogatepass")[:60000])
+        inside.write_frame(writer, inside.encode({"value": value}).encode("utf-8", "surrogatepass")[:60000])
         os.close(writer)
         writer = -1
-        assert inside.read(reader) == {"value": value}
-        assert inside.read(reader) is None
+        assert inside.read_frame(reader) == {"value": value}
+        assert inside.read_frame(reader) is None
     finally:
         os.close(reader)
         if writer >= 0:

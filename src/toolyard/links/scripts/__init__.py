@@ -3,9 +3,8 @@
 This package knows nothing of tools. `sandbox` describes what each level denies.
 """
 
-from toolyard.links.scripts.pool import ScriptPool
+from toolyard.links.scripts.pool import Code, DeclaredTools, ScriptFault, ScriptPool
 from toolyard.links.scripts.sandbox import LEVELS, find_obstacle, probe_level
-from toolyard.links.scripts.settings import Code, DeclaredTools, ScriptFault
 from toolyard.links.scripts.worker import ScriptFailed, ScriptTimeout
 from toolyard.schema.common_options import WorkerSettings
 

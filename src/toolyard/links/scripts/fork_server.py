@@ -19,12 +19,13 @@ import time
 from functools import cache
 from importlib.resources import files
 from types import CodeType
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from toolyard.links.scripts.inside import kernel
 from toolyard.links.scripts.sandbox import (
+    Level,
     bwrap,
     count_tasks,
     environment,
@@ -33,13 +34,14 @@ from toolyard.links.scripts.sandbox import (
     module_places,
     readable,
 )
-from toolyard.links.scripts.settings import Level, Role, WorkerEnd
-from toolyard.links.scripts.worker import DeadlinePassed, ExchangeError, Worker, WorkerExchange, describe_end
+from toolyard.links.scripts.worker import DeadlinePassed, ExchangeError, Worker, WorkerEnd, WorkerExchange, describe_end
 from toolyard.loop.home import link_loop
 from toolyard.model.errors import CallTimeout, Unavailable
 from toolyard.schema.common_options import WorkerSettings
 
-_MODULES = ("frames", "kernel", "confine", "serving", "declarations", "fork_server")
+Role = Literal["serve", "declare"]
+
+_MODULES = ("kernel", "serving", "declarations", "fork_server")
 _BOOT = """
 import marshal, sys, types
 given = marshal.load(sys.stdin.buffer)

@@ -10,13 +10,12 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
 from toolyard.links.scripts.fork_server import Supervisor
-from toolyard.links.scripts.sandbox import environment, probe_level
-from toolyard.links.scripts.settings import Answer, Code, DeclaredTools, Level, ScriptFault, WorkerEnd
+from toolyard.links.scripts.sandbox import Level, environment, probe_level
 from toolyard.links.scripts.worker import (
     DeadlinePassed,
     ExchangeError,
@@ -24,6 +23,7 @@ from toolyard.links.scripts.worker import (
     OutputTooLarge,
     ReportedDeclarations,
     Worker,
+    WorkerEnd,
     WorkerExchange,
     WorkerLost,
     WorkerReply,
@@ -38,6 +38,49 @@ from toolyard.model.errors import CallError, CallTimeout, InvalidArguments, Sess
 from toolyard.schema.common_options import WorkerSettings
 from toolyard.sessions.gate import Gate
 from toolyard.words.redactor import find_credentials
+
+
+class Code(msgspec.Struct, frozen=True):
+    """The content of a script, as it was read and hashed."""
+
+    file: str
+    sha256: str
+    source: bytes
+
+    def __repr__(self) -> str:
+        return f"Code(file={self.file!r}, sha256={self.sha256!r}, {len(self.source)} bytes)"
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """The return value of a handler, and the end of its output."""
+
+    value: Any
+    stdout: str = ""
+    stderr: str = ""
+    truncated: bool = False
+
+
+class DeclaredTools(msgspec.Struct, frozen=True):
+    """The tools of one file.
+
+    Each is a dict of `name`, `description`, `parameters`, `output`, `aliases`, `timeout`, `effects`, `tags`, `version`,
+    `flags`, `handler`, `takes_ctx`, `is_async`; what the file does not declare is None or empty.
+    """
+
+    file: str
+    tools: list[dict[str, Any]]
+
+
+class ScriptFault(msgspec.Struct, frozen=True):
+    """Why the declarations of a file could not be read."""
+
+    file: str
+    message: str
+    kind: Literal["error", "refused", "timeout", "crash", "unavailable"] = "error"
+    """error: it raised; refused: it declares wrongly; crash: its process ended; unavailable: it had no process."""
+    line: int | None = None
+    trace: str = ""
+    """For the log only, not for callers."""
 
 
 class PoolSlots:

@@ -56,11 +56,13 @@ import sys
 import sysconfig
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 from toolyard.links.scripts.inside import kernel
-from toolyard.links.scripts.settings import Level
 from toolyard.model.errors import ConfigError
 from toolyard.schema.common_options import WorkerSettings
+
+Level = Literal["bwrap", "landlock", "rlimits"]
 
 _SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/libx32", "/bin", "/sbin")
 _FILES = ("/etc/ld.so.cache", "/etc/localtime", "/etc/alternatives")

@@ -15,7 +15,6 @@ from typing import Any
 
 import msgspec
 
-from toolyard.links.scripts.settings import WorkerEnd
 from toolyard.model.errors import CallError, CallTimeout, ToolFailed
 from toolyard.schema.common_options import WorkerSettings
 
@@ -141,6 +140,16 @@ class Tail:
         if not self.total:
             return ""
         return bytes(self._kept[-self._limit :] if self._limit else b"").decode("utf-8", "replace")
+
+
+class WorkerEnd(msgspec.Struct, frozen=True):
+    """How a worker ended."""
+
+    status: int | None = None
+    """An exit status as in `subprocess`, negative for a signal; None if unknown."""
+    clean: bool = True
+    """True if nothing that it started is left."""
+    fault: str | None = None
 
 
 class Worker:

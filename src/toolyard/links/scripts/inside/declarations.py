@@ -14,15 +14,27 @@ from builtins import len  # noqa: A004 - a script may replace it, and is heard a
 from contextlib import suppress
 from signal import SIGKILL
 
-from . import frames, kernel
+from . import kernel
 from .kernel import kill_group
-from .serving import IN, OUT, ScriptRefused, describe_error, escape_surrogates, execute, flush, takes_ctx
+from .serving import (
+    IN,
+    OUT,
+    ScriptRefused,
+    describe_error,
+    encode,
+    escape_surrogates,
+    execute,
+    flush,
+    read_frame,
+    takes_ctx,
+    write_frame,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from .confine import Config
+    from .serving import Config
 
     Reply = dict[str, Any]
 
@@ -40,17 +52,17 @@ _CONSTANTS = {"TOOL_NAME", "TOOL_DESCRIPTION", "TOOL_PARAMETERS", "TOOL_OUTPUT",
 def serve(config: Config) -> None:
     """Respond to one frame for each file until the pipe is closed."""
     kernel.adopt_orphans()
-    frames.write(OUT, b'{"ready":true}')
+    write_frame(OUT, b'{"ready":true}')
     tried: set[str] = set(_NEVER_PRELOADED)
     # The memory reserved for the result is not available to the file.
     limit = min(config["max_answer_bytes"], config["memory_bytes"] // 4)
-    while (frame := frames.read(IN)) is not None:
+    while (frame := read_frame(IN)) is not None:
         file, source = frame["file"], frame["code"].encode("latin-1")
         _preload_imports(source, tried)
         body, clean = _read_in_fork(file, source, limit)
         flush()
         head = b'{"token":"%s","again":%s,"body":' % (frame["token"].encode(), b"true" if clean else b"false")
-        frames.write(OUT, head + body + b"}")
+        write_frame(OUT, head + body + b"}")
     os._exit(0)
 
 
@@ -79,7 +91,7 @@ def _read_in_fork(file: str, source: bytes, limit: int) -> tuple[bytes, bool]:
         pid = os.fork()
     except OSError as error:
         # Another file may have used up the process limit of scripts.
-        return frames.encode({"unforked": f"a process could not be forked: {error.strerror}"}).encode(), True
+        return encode({"unforked": f"a process could not be forked: {error.strerror}"}).encode(), True
     if pid == 0:
         _run_reader(file, source, limit, memory)
     # It has exited but is not reaped, so its process group id cannot be reused yet.
@@ -90,7 +102,7 @@ def _read_in_fork(file: str, source: bytes, limit: int) -> tuple[bytes, bool]:
         size = int.from_bytes(memory[:_HEAD], "big")
         body = memory[_HEAD : _HEAD + size]
     if code or not 0 < size <= limit:
-        body = frames.encode({"ended": code}).encode()
+        body = encode({"ended": code}).encode()
     return body, _has_no_children()
 
 
@@ -101,7 +113,7 @@ def _run_reader(file: str, source: bytes, limit: int, memory: mmap.mmap) -> None
         os.close(IN)
         os.close(OUT)
         gc.disable()
-        body = frames.encode(_declare(file, source, limit)).encode()
+        body = encode(_declare(file, source, limit)).encode()
         flush()
         memory[: _HEAD + len(body)] = len(body).to_bytes(_HEAD, "big") + body
     finally:
@@ -128,7 +140,7 @@ def _declare(file: str, source: bytes, limit: int) -> Reply:
 
 def _execute_and_read(file: str, source: bytes, limit: int) -> list[dict[str, Any]]:
     tools = read_tools(vars(execute(file, source)))
-    size = len(frames.encode(tools).encode())
+    size = len(encode(tools).encode())
     if size > limit:
         raise ScriptRefused(f"it declares {size} bytes, more than the {limit} that are allowed")
     return tools
@@ -192,7 +204,7 @@ def _read_own_flags(names: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     for name, value in names.items():
         if name.startswith("TOOL_") and name.isupper() and name not in _CONSTANTS:
             try:
-                frames.encode(value).encode()
+                encode(value).encode()
                 flags[name.removeprefix("TOOL_").lower()] = value
             except (TypeError, ValueError, RecursionError):
                 left_out.append(name)

@@ -1,7 +1,11 @@
-"""A worker: executes one script as a module, once, and calls its handlers."""
+"""A worker: executes one script as a module, once, and calls its handlers.
+
+It is asked, and answers, in frames: four bytes of length, then JSON.
+"""
 
 from __future__ import annotations
 
+import json
 import linecache
 import os
 import sys
@@ -9,15 +13,14 @@ import traceback
 import types
 from _thread import _count
 from builtins import len, type  # noqa: A004 - a script may replace them, and still gets its answer
-
-from . import frames
+from functools import partial
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import ast
     from typing import Any
 
-    from .confine import Config
+    Config = dict[str, Any]
 
 IN, OUT = 3, 4
 PREFIX = "toolyard_script_"
@@ -27,6 +30,74 @@ _MESSAGE, _TRACE = 2000, 20000
 _WAIT = os.waitpid
 _NOHANG = os.WNOHANG
 _PLAIN = frozenset({str, dict, list, int, float, bool, type(None)})
+
+
+_CHUNK = 65536
+_TEXTS = frozenset({"decimal", "fractions", "ipaddress", "uuid"})
+
+
+def _convert_unknown(value: Any) -> Any:
+    """Convert values that JSON cannot express, as for other Python tools. Detected by attributes, without imports."""
+    kind = type(value)
+    if kind.__module__ in _TEXTS:
+        return str(value)
+    for method in ("tolist", "isoformat", "__fspath__", "decode"):
+        if hasattr(kind, method):
+            return getattr(value, method)()
+    if hasattr(kind, "model_dump"):
+        return value.model_dump(mode="json")
+    if hasattr(kind, "__members__"):
+        return value.value
+    if hasattr(kind, "__dataclass_fields__"):
+        return {name: getattr(value, name) for name in kind.__dataclass_fields__}
+    if hasattr(kind, "__iter__"):
+        return dict(value) if hasattr(kind, "keys") else list(value)
+    raise TypeError(f"Object of type {kind.__name__} is not JSON serializable")
+
+
+_Encoder = partial(json.JSONEncoder, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+encode = _Encoder().encode
+encode_answer = _Encoder(default=_convert_unknown).encode
+"""May run code of the script and hang, so it is not used for declarations."""
+_decode = json.JSONDecoder().decode
+
+
+def decode(text: str) -> dict[str, Any]:
+    """Decode the object in a frame."""
+    frame: dict[str, Any] = _decode(text)
+    return frame
+
+
+def read_frame(fd: int) -> dict[str, Any] | None:
+    """The next frame; None at the end of the stream."""
+    data = os.read(fd, _CHUNK)
+    while 0 < len(data) < 4:
+        data += _more(fd, 4 - len(data))
+    if not data:
+        return None
+    size = int.from_bytes(data[:4], "big")
+    if len(data) == size + 4:
+        return decode(data[4:].decode())
+    parts, missing = [data[4:]], size - len(data) + 4
+    while missing > 0:
+        parts.append(_more(fd, min(missing, _CHUNK * 16)))
+        missing -= len(parts[-1])
+    return decode(b"".join(parts).decode())
+
+
+def write_frame(fd: int, body: bytes) -> None:
+    """Write a frame."""
+    data = len(body).to_bytes(4, "big") + body
+    sent = os.write(fd, data)
+    while sent < len(data):
+        sent += os.write(fd, data[sent : sent + _CHUNK])
+
+
+def _more(fd: int, size: int) -> bytes:
+    data = os.read(fd, size)
+    if not data:
+        os._exit(0)  # the sender is gone
+    return data
 
 
 class ScriptRefused(Exception):
@@ -132,7 +203,7 @@ class Script:
             return self._failed(token, error)
         try:
             again = "true" if _is_quiet() else "false"
-            body = f'{{"token":"{token}","again":{again},"value":{frames.encode_answer(value)}}}'.encode()
+            body = f'{{"token":"{token}","again":{again},"value":{encode_answer(value)}}}'.encode()
         except BaseException as error:  # noqa: BLE001 - encoding the result may run code of the script, such as a generator
             why = describe_error(error, self.file, self.source)["message"]
             text = f"it returned a {type(value).__name__} that is not JSON: {why}"
@@ -154,7 +225,7 @@ class Script:
             "returned": returned,
         }
         again = self._module is not None and isinstance(error, Exception) and not isinstance(error, MemoryError)
-        return frames.encode({"token": token, "fault": fault, "again": again and _is_quiet()}).encode()
+        return encode({"token": token, "fault": fault, "again": again and _is_quiet()}).encode()
 
 
 def serve(config: Config) -> None:
@@ -162,20 +233,20 @@ def serve(config: Config) -> None:
     _watch_threads()
     # Line buffered, so that the output is not lost if the script is ended.
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-    frames.write(OUT, b'{"ready":true}')
+    write_frame(OUT, b'{"ready":true}')
     script: Script | None = None
-    while (frame := frames.read(IN)) is not None:
+    while (frame := read_frame(IN)) is not None:
         if script is None:
             script = Script(frame, config["max_answer_bytes"])
         body = script.answer(frame)
         flush()
-        frames.write(OUT, body)
+        write_frame(OUT, body)
     os._exit(0)
 
 
 def report_failure(why: str) -> None:
     """Report why the worker cannot start."""
-    frames.write(OUT, frames.encode({"broken": why}).encode())
+    write_frame(OUT, encode({"broken": why}).encode())
 
 
 def run_awaitable(value: Any) -> Any:
