@@ -4,8 +4,8 @@ The official SDK is not used for this, because each of its calls costs milliseco
 connection.
 """
 
+from toolyard.links.mcp.connection import Listing
 from toolyard.links.mcp.link import McpLink, give_back, lease
-from toolyard.links.mcp.listing import Listing
 from toolyard.links.mcp.peer import Handlers, LinkLimits
 
 __all__ = ["Handlers", "LinkLimits", "Listing", "McpLink", "give_back", "lease"]

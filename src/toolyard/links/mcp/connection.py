@@ -1,16 +1,31 @@
-"""`Connection`: a server after the handshake, until it is lost: tool calls and pages of the tool list."""
+"""`Connection`: a server after the handshake, until it is lost: tool calls and the list of tools.
+
+`Notices` delivers the server's messages during a call, in other threads, in order, before the call returns.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
+import threading
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
-from toolyard.dialects.mcp_protocol import LISTEN, LOG_LEVEL
+from toolyard.dialects.mcp_protocol import (
+    CLIENT_CAPABILITIES,
+    CLIENT_INFO,
+    LISTEN,
+    LOG_LEVEL,
+    PROTOCOL_VERSION,
+    STATELESS,
+    TOOLYARD,
+)
 from toolyard.dialects.telemetry import carry_trace, describe_result, describe_tool, measure_request
 from toolyard.links.mcp import framing
 from toolyard.links.mcp.errors import (
@@ -21,12 +36,11 @@ from toolyard.links.mcp.errors import (
     status_of,
 )
 from toolyard.links.mcp.framing import Headers, mirrored_headers, modern_headers
-from toolyard.links.mcp.handshake import Agreement, make_meta
-from toolyard.links.mcp.notices import Notices
 from toolyard.links.mcp.peer import McpReply
 from toolyard.links.mcp.wire import McpWire, Request
 from toolyard.loop.pacing import backoff_delay
-from toolyard.model.call import Notify
+from toolyard.loop.threads import Threads
+from toolyard.model.call import Notice, Notify
 from toolyard.model.errors import CallError, Denied, Interrupted, ToolFailed
 
 _FIRST_PAUSE = 0.05
@@ -37,6 +51,21 @@ _HEALTHY_SECONDS = 5.0
 _LONGEST_WAIT = 1.0
 _CANCEL_SECONDS = 5.0
 _log = logging.getLogger("toolyard.mcp")
+
+
+class Agreement(msgspec.Struct, frozen=True, kw_only=True):
+    """The protocol version and the server's information about itself."""
+
+    version: str
+    modern: bool
+    announces_tools: bool
+    """Whether the server sends notifications when its tools change."""
+    server_info: dict[str, Any]
+
+
+def make_meta(capabilities: dict[str, Any], version: str = STATELESS) -> dict[str, Any]:
+    """The `_meta` of every request since 2026."""
+    return {PROTOCOL_VERSION: version, CLIENT_INFO: TOOLYARD, CLIENT_CAPABILITIES: capabilities}
 
 
 class ToolsCall(msgspec.Struct, frozen=True):
@@ -54,6 +83,17 @@ class ToolsCall(msgspec.Struct, frozen=True):
     """True if the tool is known to change nothing, so a failure has no effect."""
     as_task: bool = False
     """True if the tool only runs as a task, a feature of protocol versions before 2026."""
+
+
+class Listing(msgspec.Struct, frozen=True, kw_only=True):
+    """The tools that a server lists."""
+
+    tools: list[dict[str, Any]]
+    """The tools as the server describes them."""
+    complete: bool
+    """False if there are more tools that were not, or could not be, requested."""
+    notes: list[str]
+    """Problems with the list."""
 
 
 class Connection:
@@ -114,9 +154,48 @@ class Connection:
             more["requestState"] = result["requestState"]
         return more
 
-    async def list_page(self, cursor: str | None, deadline: float | None) -> McpReply:
-        """One page of the tool list."""
-        return await self._send_request("tools/list", {} if cursor is None else {"cursor": cursor}, deadline)
+    async def list_tools(self, deadline: float | None) -> Listing:
+        """Request all pages; an endless list is cut off, keeping what was received."""
+        limits = self.peer.limits
+        tools: list[dict[str, Any]] = []
+        notes: list[str] = []
+        seen: set[str] = set()
+        cursor: str | None = None
+        size = strange = 0
+        complete = False
+        for _ in range(limits.max_pages):
+            reply = await self._send_request("tools/list", {} if cursor is None else {"cursor": cursor}, deadline)
+            size += reply.size
+            page = reply.result.get("tools") if isinstance(reply.result, dict) else None
+            if not isinstance(page, list):
+                if cursor is None:
+                    raise ToolFailed(f"{self.peer.name} answers with no list of tools", effect="none")
+                notes.append("a page holds no list of tools; what follows it was not asked for")
+                break
+            found = [entry for entry in page if isinstance(entry, dict)]
+            strange += len(page) - len(found)
+            tools += found
+            cursor = reply.result.get("nextCursor")
+            if cursor is None or cursor == "":
+                complete = True
+                break
+            if not isinstance(cursor, str) or cursor in seen:
+                notes.append("the pages lead back to one that was there already; what follows was not asked for")
+                break
+            seen.add(cursor)
+            if len(tools) >= limits.max_tools or size > limits.max_list_bytes:
+                break
+        else:
+            notes.append(f"more than {limits.max_pages:,} pages; what follows was not asked for")
+        if len(tools) > limits.max_tools or (not complete and len(tools) >= limits.max_tools):
+            notes.append(f"more than {limits.max_tools:,} tools; the others are left out")
+            del tools[limits.max_tools :]
+            complete = False
+        elif size > limits.max_list_bytes:
+            notes.append(f"more than {limits.max_list_bytes:,} bytes of tools; what follows was not asked for")
+        if strange:
+            notes.append(f"{strange} entries are no tools")
+        return Listing(tools=tools, complete=complete, notes=notes)
 
     def listen(self) -> None:
         """Ask the server to report changes of its tools; does nothing if already done."""
@@ -235,3 +314,66 @@ class Connection:
             self.peer.changed()  # notifications in between were missed
         self._has_subscribed = True
         await self._send_request(LISTEN, {"notifications": {"toolsListChanged": True}}, None)
+
+
+MAX_QUEUED = 256
+"""Maximum number of queued notices for one call."""
+LONGEST_DELAY = 5.0
+"""Maximum seconds that a result is delayed while notices are delivered."""
+_threads = Threads(32, "toolyard-mcp-notices")
+"""Threads that deliver notices."""
+
+
+class Notices:
+    """Delivers notices to one caller in order. If the queue is full, the oldest ones are dropped."""
+
+    def __init__(self, notify: Notify, deadline: float | None = None) -> None:
+        self._notify = notify
+        self._deadline = deadline
+        self._lock = threading.Lock()
+        self._waiting: deque[Notice] = deque(maxlen=MAX_QUEUED)
+        self._runner: Future[None] | None = None
+        self._is_over = False
+
+    def __call__(self, notice: Notice) -> None:
+        """Queue a notice."""
+        with self._lock:
+            if self._is_over:
+                return
+            self._waiting.append(notice)
+            if self._runner is None or self._runner.done():
+                self._runner = _threads.submit(self._deliver)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Wait until all notices are delivered, unless the call was cancelled or they take too long; then close."""
+        runner = self._runner
+        try:
+            if runner is not None and not runner.done() and (kind is None or issubclass(kind, CallError)):
+                left = math.inf if self._deadline is None else self._deadline - asyncio.get_running_loop().time()
+                await asyncio.wait({asyncio.wrap_future(runner)}, timeout=max(min(LONGEST_DELAY, left / 2), 0.0))
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Deliver nothing more."""
+        with self._lock:
+            self._is_over = True
+            self._waiting.clear()
+            runner = self._runner
+        if runner is not None and not runner.done():
+            _threads.give_up(runner)
+
+    def _deliver(self) -> None:
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    self._runner = None
+                    return
+                notice = self._waiting.popleft()
+            try:
+                self._notify(notice)
+            except Exception:  # noqa: BLE001 - somebody else's code, and the call goes on
+                _log.warning("the progress handler of a call failed", exc_info=True)

@@ -1,4 +1,7 @@
-"""`Finder`: connects to a server and performs the handshake, and remembers the way that worked."""
+"""`Finder`: connects to a server and performs the handshake, and remembers the way that worked.
+
+`Handshake` agrees on a protocol version: by `server/discover` since 2026, by `initialize` before.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +11,24 @@ from typing import Any, Literal
 
 import msgspec
 
-from toolyard.links.mcp.connection import Connection
-from toolyard.links.mcp.errors import SessionLostError, is_refusal, make_connect_timeout, status_of
-from toolyard.links.mcp.handshake import Agreement, Handshake, ProbeFailedError
-from toolyard.links.mcp.peer import Peer
-from toolyard.links.mcp.sse import SseWire
+from toolyard.dialects.mcp_protocol import (
+    HANDSHAKE,
+    NEWEST_HANDSHAKE,
+    SERVER_INFO,
+    STATELESS,
+    TOOLYARD,
+    UNSUPPORTED_VERSION,
+)
+from toolyard.links.mcp.connection import Agreement, Connection, make_meta
+from toolyard.links.mcp.errors import RequestRefused, SessionLostError, is_refusal, make_connect_timeout, status_of
+from toolyard.links.mcp.framing import modern_headers
+from toolyard.links.mcp.http_transports import SseWire, StreamableWire
+from toolyard.links.mcp.peer import McpReply, Peer
 from toolyard.links.mcp.stdio import StdioWire
-from toolyard.links.mcp.streamable import StreamableWire
 from toolyard.links.mcp.web import Web
-from toolyard.links.mcp.wire import Lost, McpWire
+from toolyard.links.mcp.wire import Lost, McpWire, Request
 from toolyard.model.bindings import McpServer
-from toolyard.model.errors import CallError, Denied, Unavailable
+from toolyard.model.errors import CallError, Denied, Interrupted, Unavailable
 
 _TIME_SHARE = 0.6
 """The part of the remaining time for one candidate while there are others to try."""
@@ -143,3 +153,155 @@ def candidates(server: McpServer) -> list[Candidate]:
     if bare.endswith("/mcp"):
         return [http, sse]
     return [http, Candidate("http", f"{bare}/mcp{mark}{query}"), sse, Candidate("sse", f"{bare}/sse{mark}{query}")]
+
+
+_KNOWN = ", ".join((*HANDSHAKE, STATELESS))
+_PROBE_SHARE, _LONGEST_PROBE = 0.2, 2.0
+"""Part of the connect timeout, and maximum seconds, to wait for the probe before `initialize` is sent too."""
+_READ_SHARE = 0.6
+"""Part of the connect timeout after which a server that has read both requests is assumed to hang."""
+
+
+class ProbeFailedError(Exception):
+    """The server hung up or stopped responding after a probe, so it may only support `initialize`."""
+
+    def __init__(self, fault: CallError) -> None:
+        super().__init__(str(fault))
+        self.fault = fault
+
+
+class Handshake:
+    """One handshake over an open wire."""
+
+    def __init__(self, wire: McpWire, capabilities: dict[str, Any], deadline: float) -> None:
+        self._wire = wire
+        self._peer = wire.peer
+        self._capabilities = capabilities
+        self._deadline = deadline
+
+    async def agree(self) -> Agreement:
+        """Try the new protocol, and the old one if the server does not understand it."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        left = self._deadline - now
+        probe = loop.create_task(self._discover())
+        old: asyncio.Task[Agreement] | None = None
+        try:
+            await asyncio.wait({probe}, timeout=min(left * _PROBE_SHARE, _LONGEST_PROBE))
+            if not probe.done():
+                # The server may only be starting slowly: send both requests and take the first response.
+                old = loop.create_task(self.initialize())
+                end, has_read = now + left * _READ_SHARE, False
+                while not (probe.done() or old.done() or has_read):
+                    # A server that has not read the requests is still starting, so keep waiting.
+                    has_read = self._wire.has_read()
+                    wait = max(end - loop.time(), left * _PROBE_SHARE)
+                    await asyncio.wait({probe, old}, timeout=wait, return_when=asyncio.FIRST_COMPLETED)
+            if probe.done():
+                return await self._agree_after_probe(probe, old)
+            if old is not None and old.done():
+                return await old
+        finally:
+            # Cancel the task that is no longer needed, and retrieve its exception.
+            tasks = [task for task in (probe, old) if task is not None]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        raise ProbeFailedError(make_connect_timeout(self._peer.name, self._peer.limits.connect_seconds))
+
+    async def _agree_after_probe(
+        self, probe: asyncio.Task[Agreement | None], old: asyncio.Task[Agreement] | None
+    ) -> Agreement:
+        try:
+            found = probe.result()
+        except RequestRefused as error:
+            _check_versions(self._peer.name, error)
+            found = None
+        except (Interrupted, Unavailable) as error:
+            if status_of(error):
+                found = None
+            else:
+                raise ProbeFailedError(error) from None
+        except SessionLostError:
+            found = None
+        except CallError as error:
+            if is_refusal(error) or isinstance(error, Denied):
+                raise
+            found = None
+        if found is not None:
+            return found
+        try:
+            return await (old or self.initialize())
+        except RequestRefused as error:
+            # The server has already chosen the new protocol because of the probe, although that got no usable response.
+            if error.number != UNSUPPORTED_VERSION or (again := await self._discover()) is None:
+                raise
+            return again
+        except (Interrupted, Unavailable) as error:
+            if status_of(error):
+                raise
+            raise ProbeFailedError(error) from None
+
+    async def _discover(self) -> Agreement | None:
+        """Probe for the new protocol; None if the server does not support a known version of it."""
+        method = "server/discover"
+        params = {"_meta": make_meta(self._capabilities)}
+        try:
+            reply = await self._send_request(method, params, modern_headers(STATELESS, method))
+        except RequestRefused as error:
+            if STATELESS not in _supported_versions(error):
+                raise
+            # The server rejected a version that it lists as supported; the protocol asks for one retry.
+            reply = await self._send_request(method, params, modern_headers(STATELESS, method))
+        result = reply.result
+        versions = result.get("supportedVersions") if isinstance(result, dict) else None
+        if not isinstance(versions, list) or STATELESS not in versions:
+            return None
+        meta = result.get("_meta")
+        info = meta.get(SERVER_INFO) if isinstance(meta, dict) else None
+        return _make_agreement(STATELESS, True, result, info)
+
+    async def initialize(self) -> Agreement:
+        """Perform the old handshake only."""
+        params = {"protocolVersion": NEWEST_HANDSHAKE, "capabilities": self._capabilities, "clientInfo": TOOLYARD}
+        reply = await self._send_request("initialize", params, ())
+        result = reply.result
+        version = result.get("protocolVersion") if isinstance(result, dict) else None
+        if version not in HANDSHAKE:
+            known = isinstance(version, str) and len(version) < 40
+            said = f"speaks protocol {version!r}" if known else "does not say which protocol it speaks"
+            raise Unavailable(f"{self._peer.name} {said}; known are {_KNOWN}", retryable=False)
+        await self._wire.finish_handshake(version)
+        return _make_agreement(version, False, result, result.get("serverInfo"))
+
+    async def _send_request(
+        self, method: str, params: dict[str, Any], headers: tuple[tuple[str, str], ...]
+    ) -> McpReply:
+        number = self._peer.next_number()
+        request = Request(number, method, params, self._deadline, headers=headers, cancellable=False)
+        return await self._wire.request(request)
+
+
+def _make_agreement(version: str, modern: bool, result: dict[str, Any], info: Any) -> Agreement:
+    capabilities = result.get("capabilities")
+    tools = capabilities.get("tools") if isinstance(capabilities, dict) else None
+    return Agreement(
+        version=version,
+        modern=modern,
+        announces_tools=isinstance(tools, dict) and tools.get("listChanged") is True,
+        server_info=info if isinstance(info, dict) else {},
+    )
+
+
+def _check_versions(name: str, error: RequestRefused) -> None:
+    """Raise if the server only supports unknown versions, so that further attempts are useless."""
+    supported = _supported_versions(error)
+    if supported and not any(version in supported for version in (*HANDSHAKE, STATELESS)):
+        shown = ", ".join(str(version)[:20] for version in supported[:10])
+        raise Unavailable(f"{name} speaks only protocol {shown}; known are {_KNOWN}", retryable=False)
+
+
+def _supported_versions(error: RequestRefused) -> list[Any]:
+    """The versions that a server lists when it rejects the requested one."""
+    named = error.data.get("supported") if isinstance(error.data, dict) else None
+    return named if error.number == UNSUPPORTED_VERSION and isinstance(named, list) else []

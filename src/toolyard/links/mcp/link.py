@@ -15,10 +15,9 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from toolyard.links.mcp.connection import Connection, ToolsCall
+from toolyard.links.mcp.connection import Connection, Listing, ToolsCall
 from toolyard.links.mcp.errors import SessionLostError, make_timeout_error, mark_unsent, mark_without_effect
 from toolyard.links.mcp.finder import Finder
-from toolyard.links.mcp.listing import Listing, list_tools
 from toolyard.links.mcp.peer import Handlers, LinkLimits, Peer
 from toolyard.links.mcp.secrets import LinkSecrets
 from toolyard.links.mcp.web import Web
@@ -144,7 +143,7 @@ class McpLink(Closing):
         # A server that still has to start gets additional time.
         starting = 0.0 if self._connection is not None else self.limits.connect_seconds
         deadline = asyncio.get_running_loop().time() + starting + timeout
-        return await self._ask_server(lambda connection: list_tools(connection, deadline), deadline)
+        return await self._ask_server(lambda connection: connection.list_tools(deadline), deadline)
 
     async def _call_tool(self, call: ToolsCall) -> dict[str, Any]:
         try:
