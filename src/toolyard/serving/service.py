@@ -21,9 +21,7 @@ from toolyard.engines.base import ToolEngine
 from toolyard.model.errors import ConfigError, ToolyardError
 from toolyard.model.report import LoadReport
 from toolyard.serving.admission import Admission
-from toolyard.serving.approval_view import ApprovalView
 from toolyard.serving.catalog_view import CatalogView, SnapshotCache, Visibility
-from toolyard.serving.event_feed import EventFeed
 from toolyard.serving.idempotency import Idempotency
 from toolyard.serving.invoke import CurrentNames, Invoker
 from toolyard.serving.keys import POLL_SECONDS, KeyRing
@@ -31,6 +29,8 @@ from toolyard.serving.mcp.builtin_tools import make_builtin_tools
 from toolyard.serving.mcp.server import McpEndpoint
 from toolyard.serving.monitoring import Metrics
 from toolyard.serving.registrations import LoadedCatalog, Registrations
+from toolyard.serving.routes.approvals import ApprovalView
+from toolyard.serving.routes.events import EventFeed
 from toolyard.serving.routing import BodyBudget
 from toolyard.serving.session_view import SessionQuota
 from toolyard.serving.webhook import Webhook

@@ -21,7 +21,7 @@ from toolyard.links.http.addresses import Blocked, read_url, with_port
 from toolyard.links.http.client import GuardedClient
 from toolyard.links.http.messages import Outgoing
 from toolyard.model.errors import CallError, Unavailable
-from toolyard.serving.approval_view import write_approval
+from toolyard.serving.routes.approvals import write_approval
 
 NAME = "approvals webhook"
 """Its key in `failing`."""

@@ -21,7 +21,9 @@ from serving.wire_support import answer, read_answer
 from toolyard.app.blocks import ServerBlock
 from toolyard.app.config import read_anything
 from toolyard.serving.process import server as server_module
+from toolyard.serving.process.server import write_banner
 from toolyard.serving.process.workers import notify_systemd
+from toolyard.serving.service import build_service
 
 pytestmark = pytest.mark.process
 
@@ -356,3 +358,18 @@ def test_systemd_is_told_once_when_it_accepts_and_once_when_it_stops(tmp_path, w
 def test_a_manager_that_cannot_be_told_keeps_nobody_from_serving(address, monkeypatch):
     monkeypatch.setenv("NOTIFY_SOCKET", address)
     assert notify_systemd("READY=1") is None
+
+
+def test_what_a_policy_denies_is_said_at_the_start_and_not_suggested(tmp_path):
+    (tmp_path / "shop.py").write_text("def refund(order: int) -> str: ...\ndef look(order: int) -> str: ...\n")
+    config = {"tools": [{"type": "python", "target": str(tmp_path / "shop.py"), "namespace": "shop"}]}
+    for rules, said, shown in (
+        ([{"deny": "shop::refund"}], "may use every tool but 1 that the policy denies", "shop::look:invoke"),
+        ([], "may use every tool\n", "shop::refund:invoke"),
+    ):
+        service = build_service(read_anything({**config, "policy": {"rules": rules}}), ServerBlock(port=0))
+        try:
+            banner = write_banner(service, "http://x")
+        finally:
+            service.yard.close()
+        assert said in banner and shown in banner

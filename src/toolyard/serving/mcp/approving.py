@@ -15,10 +15,10 @@ from typing import Any
 from toolyard.calls.approval import Approval
 from toolyard.calls.approvals import Approvals
 from toolyard.model.errors import ApprovalError
-from toolyard.serving.approval_view import decider_of
 from toolyard.serving.identity import Caller
 from toolyard.serving.invoke import find_approval_id
 from toolyard.serving.mcp.json_rpc import Json, encode
+from toolyard.serving.routes.approvals import decider_of
 
 AskClient = Callable[[Json], Awaitable[Json]]
 """Sends the client an elicitation with these parameters; returns its result."""
