@@ -106,7 +106,7 @@ def test_another_process_with_the_same_store_takes_the_cookie(tmp_path):
 
 
 def test_under_tls_the_cookie_cannot_be_set_by_anybody_else():
-    from toolyard.serving.console.sign_in import BrowserSignIn
+    from toolyard.serving.console.routes import BrowserSignIn
 
     cookie = BrowserSignIn(None, 443)
     scope = {"type": "http", "scheme": "https", "headers": [(b"cookie", b"toolyard_443=a; __Host-toolyard_443=b")]}

@@ -17,8 +17,8 @@ import msgspec
 
 from toolyard.model.errors import MalformedSource
 from toolyard.parsing import parse_json
+from toolyard.schema.fold import fold_schema
 from toolyard.schema.subschemas import References, allowed_values, declared_properties, types_of
-from toolyard.serving.console.samples import MAX_STEPS, fold_part, make_sample
 
 Kind = Literal["text", "long", "secret", "integer", "number", "date", "datetime", "choice", "lines", "json"]
 Schema = dict[str, Any]
@@ -36,6 +36,11 @@ _MAX_PILLS = 4
 _SHORT_LABEL = 24
 _BRANCHING = frozenset({"anyOf", "oneOf", "if", "patternProperties", "dependentSchemas"})
 _FORMATS: dict[str, Kind] = {"date": "date", "date-time": "datetime", "password": "secret"}
+_BY_FORMAT = {"date": "2026-01-31", "date-time": "2026-01-31T12:00:00Z"}
+MAX_STEPS = 200
+"""Limit on the values in all samples of one form, since schemas may be deep, wide and recursive."""
+_DEPTH, _WIDTH = 4, 8
+"""Limits of one sample."""
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
 # Characters that a browser does not send back unchanged.
@@ -123,7 +128,8 @@ def make_fields(schema: Schema) -> list[FormField]:
         for number, (name, part) in enumerate(list(known.items())[:MAX_FIELDS])
         if part is not False
     ]
-    if len(known) > MAX_FIELDS or _allows_more(schema, root, known):
+    is_open = root.get("additionalProperties", False) not in (False, None) or bool(_BRANCHING & root.keys())
+    if len(known) > MAX_FIELDS or is_open or not declared_properties(schema) <= set(known):
         more = "Other arguments" if fields else "Arguments"
         words = "All properties without a field above, as a JSON object."
         fields.append(FormField(control=MORE, name=more, kind="json", description=words, placeholder="{}"))
@@ -139,11 +145,6 @@ def indent_json(value: Any) -> str:
     """Indented JSON; all ASCII if a character would not survive a browser form."""
     text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
     return json.dumps(value, indent=2) if _FRAGILE.search(text) else text
-
-
-def _allows_more(schema: Schema, root: Schema, known: Schema) -> bool:
-    extra = root.get("additionalProperties", False)
-    return extra not in (False, None) or bool(_BRANCHING & root.keys()) or not declared_properties(schema) <= set(known)
 
 
 def _make_field(
@@ -265,13 +266,11 @@ def _show_default(kind: Kind, options: tuple[Option, ...], default: Any, nullabl
             return kind, default
         case "date" | "datetime", str() if not _FRAGILE.search(default) and "\n" not in default:
             return _show_date(kind, default)
-        case "lines", list() if all(isinstance(item, str) and _is_line(item) for item in default):
-            return kind, "\n".join(default)
+        case "lines", list() if all(isinstance(item, str) and item and "\n" not in item for item in default):
+            text = "\n".join(default)
+            if not _FRAGILE.search(text):
+                return kind, text
     return "json", indent_json(default)
-
-
-def _is_line(item: str) -> bool:
-    return item != "" and "\n" not in item and not _FRAGILE.search(item)
 
 
 def _show_date(kind: Kind, default: str) -> tuple[Kind, str]:
@@ -301,7 +300,7 @@ def _find_placeholder(kind: Kind, example: Any) -> str:
 
 
 def _describe_rules(core: Schema, kind: Kind) -> tuple[str, ...]:
-    rules = [words.format(core[key]) for key, words in _LIMITS.items() if _is_rule(core.get(key))]
+    rules = [words.format(core[key]) for key, words in _LIMITS.items() if type(core.get(key)) in (str, int, float)]
     if kind in ("text", "long") and _is_base64(core):
         rules.insert(0, "bytes, as base64")
     elif kind in ("text", "long") and isinstance(core.get("format"), str):
@@ -319,8 +318,46 @@ def _describe_rules(core: Schema, kind: Kind) -> tuple[str, ...]:
     return tuple(rules)
 
 
-def _is_rule(value: Any) -> bool:
-    return isinstance(value, str | int | float) and not isinstance(value, bool)
+def fold_part(part: Any, refs: References) -> Schema:
+    """The subschema with its `$ref` and `allOf` merged in. Approximate: calls are validated by the complete schema."""
+    return fold_schema(part, refs, lambda lost: None)[0] if isinstance(part, dict) else {}
+
+
+def make_sample(part: Any, refs: References, steps: Iterator[int], depth: int = 0) -> Any:
+    """The default or an example, if any; else the required properties, or some optional ones if none is required."""
+    is_over = next(steps, None) is None or depth >= _DEPTH
+    core = fold_part(part, refs)
+    for keyword in ("oneOf", "anyOf"):
+        branches = (fold_part(one, refs) for one in core.get(keyword) or ())
+        core = {**core, **next((one for one in branches if one.get("type") != "null"), {})}
+    values = core.get("examples") or allowed_values(core)
+    if given := [core[keyword] for keyword in ("default", "example") if keyword in core]:
+        return given[0]
+    if isinstance(values, list) and values:
+        return values[0]
+    kind = next((one for one in types_of(core.get("type")) if one != "null"), None)
+    if kind == "object" or "properties" in core:
+        return {} if is_over else _sample_object(core, refs, steps, depth)
+    if kind == "array":
+        items, each = core.get("prefixItems") or [core.get("items")], core.get("items")
+        # A list of strings has its own control, which starts empty.
+        is_empty = is_over or (depth == 0 and isinstance(each, dict) and each.get("type") == "string")
+        return [] if is_empty else [make_sample(one, refs, steps, depth + 1) for one in items[:_WIDTH] if one]
+    if kind in ("integer", "number"):
+        least = core.get("minimum", 0)
+        return least if isinstance(least, int | float) and least > 0 else 0
+    if kind == "string":
+        return _BY_FORMAT.get(str(core.get("format")), "")
+    return False if kind == "boolean" else {}
+
+
+def _sample_object(core: Schema, refs: References, steps: Iterator[int], depth: int) -> Schema:
+    properties, demanded = core.get("properties"), types_of(core.get("required"))
+    known = (
+        {name: part for name, part in properties.items() if part is not False} if isinstance(properties, dict) else {}
+    )
+    wanted = [name for name in known if name in demanded] or list(known)
+    return {name: make_sample(known[name], refs, steps, depth + 1) for name in wanted[:_WIDTH]}
 
 
 _LOCAL = re.compile(r"([0-9]{4,}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2})(:[0-9]{2}(?:\.[0-9]+)?)?")
@@ -395,7 +432,9 @@ def _parse_value(field: FormField, raw: str) -> Any:
                 raise ValueError("choose one of the options")
             return field.options[int(raw[:_NUMBER_DIGITS])].value
         case "datetime":
-            return _parse_datetime(raw)
+            # A browser's control has no zone; text typed without such a control may have one.
+            local = _LOCAL.fullmatch(raw)
+            return f"{local[1]}{local[2] or ':00'}Z" if local else raw
         case "lines":
             return raw.removesuffix("\n").split("\n")
         case "json":
@@ -416,12 +455,6 @@ def _parse_number(kind: Kind, raw: str) -> int | float:
             raise ValueError("write a whole number, without a fraction")
         return int(value)
     return value
-
-
-def _parse_datetime(raw: str) -> str:
-    local = _LOCAL.fullmatch(raw)
-    # A browser's control has no zone; text typed without such a control may have one.
-    return f"{local[1]}{local[2] or ':00'}Z" if local else raw
 
 
 def _parse_text(raw: str) -> Any:

@@ -8,6 +8,8 @@ one with `Accept: text/event-stream` receives progress events first, then the pa
 from __future__ import annotations
 
 import asyncio
+import hmac
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any
@@ -15,7 +17,7 @@ from typing import Any
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Send
+from starlette.types import Scope, Send
 
 from toolyard.model.call import Notice, Notify, Progress
 from toolyard.model.errors import ToolyardError
@@ -36,6 +38,7 @@ from toolyard.serving.console.catalog import reload_sources, show_catalog, show_
 from toolyard.serving.console.connect import show_clients
 from toolyard.serving.console.rendering import (
     CONSOLE,
+    FORM_TOKEN,
     STATIC_FILES,
     PageRenderer,
     PageView,
@@ -43,13 +46,13 @@ from toolyard.serving.console.rendering import (
     redirect,
     static_file,
 )
-from toolyard.serving.console.sign_in import MAX_SIGN_IN, BrowserSignIn, check_next, sign_cookie
 from toolyard.serving.console.tool import run_tool, show_tool
 from toolyard.serving.http_fault import HttpFault, find_session_fault
+from toolyard.serving.keys import KeyRing
 from toolyard.serving.middleware import FaultPage
-from toolyard.serving.query import query_str
+from toolyard.serving.query import parse_pairs, query_str
 from toolyard.serving.routes.events import EventRoutes
-from toolyard.serving.routing import Access, JsonResponse, Operation, caller_of
+from toolyard.serving.routing import BODY, Access, JsonResponse, Operation, caller_of
 from toolyard.serving.service import Service
 from toolyard.serving.streams import STREAM_HEADERS, watch_disconnect, write_event
 
@@ -98,6 +101,80 @@ SCREENS = (
 )
 _UNKNOWN_PATHS = (f"{CONSOLE}/{{screen}}", f"{CONSOLE}/{{screen}}/{{item}}")
 _SIGN_IN, _SIGN_OUT = f"{CONSOLE}/sign-in", f"{CONSOLE}/sign-out"
+
+
+_KEY = re.compile(r"ty_[A-Za-z0-9_-]{20,200}")
+_NEXT = re.compile(rf"{CONSOLE}(?:/[A-Za-z0-9%:._~!$&'()*+,;=@-]+)*/?(?:\?[A-Za-z0-9%:._~!$&'()*+,;=@/-]*)?")
+_MAX_FIELDS = 2000
+MAX_SIGN_IN = 4 * 1024
+"""Size limit in bytes of a form that needs no sign-in."""
+
+
+class BrowserSignIn:
+    """The sign-in cookie and the CSRF token.
+
+    Only the console accepts the cookie, never the API. The key ring decides whether it is still valid. A page of
+    another site can submit a form but cannot read ours, so it does not know the token.
+    """
+
+    def __init__(self, keys: KeyRing, port: int) -> None:
+        self._keys = keys
+        self._port = port
+
+    def read_cookie(self, scope: Scope) -> str | None:
+        """The cookie's value; None without a sign-in."""
+        return Request(scope).cookies.get(self._name(scope))
+
+    def write_cookie(self, scope: Scope, value: str, more: str = "") -> tuple[bytes, bytes]:
+        """The `Set-Cookie` header."""
+        secure = "; Secure" if scope.get("scheme") == "https" else ""
+        cookie = f"{self._name(scope)}={value}; Path=/; HttpOnly; SameSite=Strict{secure}{more}"
+        return b"set-cookie", cookie.encode("ascii")
+
+    def _name(self, scope: Scope) -> str:
+        # Cookies are per host, not per port, so the name has the port: two servers on one host do not overwrite each
+        # other's. With the prefix, no other host and no page without TLS can set the cookie.
+        return f"{'__Host-' if scope.get('scheme') == 'https' else ''}toolyard_{self._port}"
+
+    def make_token(self, scope: Scope) -> str:
+        """The CSRF token for forms shown in response to this request."""
+        return self._keys.sign_ins().mark_form(self.read_cookie(scope) or "")
+
+    def read_form(self, request: Request) -> dict[str, str]:
+        """The fields of a submitted form; 403 unless its token belongs to this sign-in."""
+        fields = _read_fields(request)
+        given = fields.pop(FORM_TOKEN, "")
+        if not hmac.compare_digest(given.encode(), self.make_token(request.scope).encode()):
+            raise HttpFault(
+                403,
+                "request.form_outdated",
+                "This form was not made for your present sign-in, so nothing was done.",
+                hint="load its page again, and send it from there",
+            )
+        return fields
+
+
+def _read_fields(request: Request) -> dict[str, str]:
+    """The fields of a submitted form; none may be repeated."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/x-www-form-urlencoded":
+        raise HttpFault(
+            415, "request.unsupported_media_type", "a form must be sent as application/x-www-form-urlencoded"
+        )
+    pairs = parse_pairs(request.scope[BODY], _MAX_FIELDS)
+    if pairs is None:
+        raise HttpFault(
+            400, "request.invalid_form", f"a form must be percent-encoded UTF-8 with at most {_MAX_FIELDS} fields"
+        )
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        raise HttpFault(400, "request.invalid_form", "a field of the form was sent twice")
+    return fields
+
+
+def check_next(given: str) -> str:
+    """The path to go to after signing in: only pages of the console, to prevent open redirects."""
+    return given if _NEXT.fullmatch(given) else ""
 
 
 class Console:
@@ -172,7 +249,10 @@ class Console:
         if not keys.required:
             return redirect(request, CONSOLE)
         try:
-            cookie = sign_cookie(keys, form.get("key", "").strip())
+            token = form.get("key", "").strip()
+            if not _KEY.fullmatch(token):
+                raise HttpFault(401, "auth.invalid", "a key begins with ty_ and is one long word")
+            cookie = keys.sign_in(keys.find(token))
         except HttpFault as fault:
             if fault.status != 401:
                 raise
