@@ -8,7 +8,7 @@ from toolyard import CallError, Denied, InvalidOutput, ToolFailed
 from toolyard.dialects.mcp import read_answer
 from toolyard.engines.mcp import redact_error
 from toolyard.model.call import Content, ToolResult, audio, image, resource, resource_link, text
-from toolyard.serving.mcp.listing import make_call_result
+from toolyard.serving.mcp.server import make_call_result
 from toolyard.words.redactor import Redactor
 
 PICTURE = image(b"png", "image/png")

@@ -260,3 +260,19 @@ def test_clients_that_are_gone_at_once_leave_nothing_behind(shared):
         assert until(lambda: not found.service.mcp.sse_clients)
         assert until(lambda: len(found.service.mcp.subscribers) == 0)
         assert until(lambda: found.service.records.all("mcp_sse") == [])
+
+
+def test_the_subscriptions_of_a_client_are_limited():
+    with served() as found:
+        client = SseClient(found)
+        with client.stream:
+            params = {"notifications": {"toolsListChanged": True}, "_meta": META}
+            for number in range(17):
+                client.post(make_request("subscriptions/listen", params, number))
+            error = client.answer(16)["error"]
+            assert (error["code"], "16 subscriptions" in error["message"]) == (-32000, True)
+            cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 3}}
+            assert client.post(cancel).status == 202
+            client.post(make_request("subscriptions/listen", params, 20))
+            acknowledged = "notifications/subscriptions/acknowledged"
+            assert until(lambda: [each.get("method") for each in client.stream.messages].count(acknowledged) == 17)

@@ -9,8 +9,7 @@ from serving.mcp.mcp_support import Stateless, read_result
 from serving.service_support import served
 from toolyard import function_tool
 from toolyard.dialects.mcp_protocol import decode_header
-from toolyard.serving.mcp.json_rpc import RpcFault, check_header_params
-from toolyard.serving.mcp.listing import read_header_params
+from toolyard.serving.mcp.json_rpc import RpcFault, check_header_params, read_header_params
 
 SCHEMA = {
     "type": "object",

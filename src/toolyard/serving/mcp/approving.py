@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -17,11 +17,8 @@ from toolyard.calls.approvals import Approvals
 from toolyard.model.errors import ApprovalError
 from toolyard.serving.identity import Caller
 from toolyard.serving.invoke import find_approval_id
-from toolyard.serving.mcp.json_rpc import Json, encode
+from toolyard.serving.mcp.json_rpc import AskClient, Json, encode
 from toolyard.serving.routes.approvals import decider_of
-
-AskClient = Callable[[Json], Awaitable[Json]]
-"""Sends the client an elicitation with these parameters; returns its result."""
 
 _ELICIT, _QUESTION = "elicitation/create", "approval"
 _ID_PREFIX = "toolyard-"

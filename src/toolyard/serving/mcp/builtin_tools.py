@@ -12,15 +12,13 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from toolyard.app.blocks import McpBlock
-from toolyard.dialects.mcp import McpDialect
 from toolyard.model.call import Mode, ToolCall, ToolResult
 from toolyard.model.errors import ErrorInfo, InvalidArguments, SessionError
 from toolyard.serving.admission import Place
 from toolyard.serving.catalog_view import MAX_QUERY, search_tools as search_catalog
 from toolyard.serving.http_fault import HttpFault
-from toolyard.serving.mcp.json_rpc import Json
-from toolyard.serving.mcp.listing import McpNames, make_call_result
-from toolyard.serving.mcp.server import BuiltinTool, McpEndpoint, RequestContext
+from toolyard.serving.mcp.json_rpc import Json, RequestContext
+from toolyard.serving.mcp.server import BuiltinTool, McpEndpoint, McpNames, make_call_result
 from toolyard.serving.routes.sessions import SessionBody
 from toolyard.serving.routing import or_default, read_shape
 from toolyard.serving.session_view import check_initial_state, check_may_open_session, describe_session, read_state
@@ -123,9 +121,8 @@ def _search_now(server: McpEndpoint, names: McpNames, context: RequestContext, a
         where=server.catalog.filter_visible(context.caller.principal, names.snapshot),
         threshold=or_default(arguments.threshold, None),
     )
-    tools = found.tools
-    shown = McpDialect(names=names.wire).format_tools(tools) if tools else []
-    lines = [{**names.show_tool(tool, line), **found.of(tool)} for tool, line in zip(tools, shown, strict=True)]
+    shown = zip(found.tools, names.show_tools(found.tools), strict=True)
+    lines = [{**line, **found.of(tool)} for tool, line in shown]
     return _make_result("search_tools", {"tools": lines, "search": found.mode})
 
 

@@ -38,8 +38,10 @@ from toolyard.serving.mcp.json_rpc import (
     TOOLS_CHANGED,
     VERSION_HEADER,
     Json,
+    RequestContext,
     RpcFault,
     RpcMessage,
+    SendMessage,
     check_envelope,
     check_headers,
     check_version,
@@ -47,12 +49,13 @@ from toolyard.serving.mcp.json_rpc import (
     encode_result,
     find_id,
     is_stateless,
+    negotiate_version,
     read_message,
     refuse_request,
 )
-from toolyard.serving.mcp.message_client import MessageClient
-from toolyard.serving.mcp.server import McpEndpoint, RequestContext, SendMessage, negotiate_version
+from toolyard.serving.mcp.server import McpEndpoint
 from toolyard.serving.mcp.sessions import InflightRequest, McpSession, find_cancelled, forget_request, post_mail
+from toolyard.serving.mcp.stdio import MessageClient
 from toolyard.serving.query import query_str
 from toolyard.serving.routing import BODY, LARGE_BODY, JsonResponse, base_url, caller_of, read_json
 from toolyard.serving.streams import await_disconnect

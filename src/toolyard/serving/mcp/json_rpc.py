@@ -1,14 +1,21 @@
-"""JSON-RPC as MCP uses it: decoding and encoding messages, and checking envelopes and the headers that repeat them."""
+"""JSON-RPC as MCP uses it: messages, checks of envelopes and of headers that repeat them, and a request's context.
+
+`NoticeRelay` sends the client what a tool reports while it runs.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Mapping
+import threading
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from decimal import Decimal
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
+from toolyard.dialects.base import drop_none
 from toolyard.dialects.mcp_protocol import (
     CLIENT_CAPABILITIES,
     HANDSHAKE,
@@ -17,6 +24,9 @@ from toolyard.dialects.mcp_protocol import (
     INVALID_REQUEST,
     LEVELS,
     LIST_CHANGED,
+    LOG_LEVEL,
+    MISSING_CAPABILITY,
+    NEWEST_HANDSHAKE,
     PROTOCOL_VERSION,
     REFUSED,
     SERVER_INFO,
@@ -26,10 +36,15 @@ from toolyard.dialects.mcp_protocol import (
     HeaderParam,
     decode_header,
     encode_notification,
+    find_header_params,
     header_text,
     value_at,
 )
+from toolyard.model.call import Notice, Progress, ToolCall
+from toolyard.model.errors import DefinitionError
+from toolyard.model.tool import Schema
 from toolyard.serving.http_fault import HttpFault
+from toolyard.serving.identity import Caller
 
 Id = str | int
 Json = dict[str, Any]
@@ -132,6 +147,17 @@ def encode_error(number: Id | None, fault: RpcFault) -> bytes:
     return encode({"jsonrpc": "2.0", "id": number, "error": error})
 
 
+def read_header_params(schema: Schema) -> tuple[HeaderParam, ...]:
+    """The arguments that headers repeat; empty if an annotation is invalid.
+
+    Clients ignore tools with an invalid annotation, so they cannot be expected to send headers for them.
+    """
+    try:
+        return find_header_params(schema)
+    except DefinitionError:
+        return ()
+
+
 _INTEGER = re.compile(r"-?[0-9]+(?:\.0+)?")
 
 
@@ -217,3 +243,136 @@ def read_level(level: object, where: str) -> int:
     if type(level) is not str or level not in RANK:
         raise RpcFault(INVALID_PARAMS, f"{where} is one of {', '.join(RANK)}")
     return RANK[level]
+
+
+def negotiate_version(message: RpcMessage) -> str:
+    """The protocol version to use: the client's if supported, else our newest, which the client may refuse."""
+    wanted = message.params.get("protocolVersion")
+    if type(wanted) is not str:
+        raise RpcFault(INVALID_PARAMS, "params.protocolVersion must be text")
+    return wanted if wanted in HANDSHAKE else NEWEST_HANDSHAKE
+
+
+SendMessage = Callable[[bytes], None]
+"""Sends a notification to the client; called on the event loop."""
+AskClient = Callable[[Json], Awaitable[Json]]
+"""Sends the client an elicitation with these parameters; returns its result."""
+_LONGEST_REPR = 10_000
+
+
+class NoticeRelay:
+    """Sends a tool's progress and log lines to the client as notifications. May be called from any thread."""
+
+    __slots__ = ("_last", "_level", "_loop", "_send", "_thread", "_token")
+
+    def __init__(self, send: SendMessage, token: str | int | None, level: int | None) -> None:
+        self._send = send
+        self._token = token
+        self._level = level
+        self._last = float("-inf")
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+
+    def __call__(self, call: ToolCall, notice: Notice) -> None:
+        """Send a notice, if the client wants it."""
+        try:
+            message = self._encode(notice)
+        except Exception:  # noqa: BLE001 - an invalid notice must not make the call fail
+            message = _encode_invalid(notice)
+        if message is None:
+            return
+        if threading.get_ident() == self._thread:
+            self._send(message)
+            return
+        # The loop is closed if the client is gone.
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._send, message)
+
+    def _encode(self, notice: Notice) -> bytes | None:
+        if isinstance(notice, Progress):
+            # MCP requires that progress increases with each notification.
+            if self._token is None or not notice.progress > self._last:
+                return None
+            self._last = notice.progress
+            params = {"progressToken": self._token, "progress": notice.progress}
+            params |= drop_none({"total": notice.total, "message": notice.message})
+            return encode_notification("notifications/progress", params)
+        if self._level is None or RANK.get(notice.level, 0) < self._level:
+            return None
+        params = {"level": notice.level, "data": notice.data, **drop_none({"logger": notice.logger})}
+        return encode_notification("notifications/message", params)
+
+
+def _encode_invalid(notice: Notice) -> bytes | None:
+    """A log line with the repr of data that is not JSON; None for invalid progress."""
+    if isinstance(notice, Progress):
+        return None
+    try:
+        shown = repr(notice.data)
+    except Exception:  # noqa: BLE001 - as above
+        shown = f"<{type(notice.data).__name__}>"
+    data = shown[:_LONGEST_REPR].encode("utf-8", "backslashreplace").decode()
+    level = notice.level if isinstance(notice.level, str) and notice.level in RANK else "info"
+    return encode_notification("notifications/message", {"level": level, "data": data})
+
+
+class LevelledClient(Protocol):
+    """A client with a log level that applies to all its requests."""
+
+    level: int
+
+
+class RequestContext(msgspec.Struct, eq=False):
+    """A request, its caller, and the ways to reach the client before the response."""
+
+    message: RpcMessage
+    caller: Caller
+    notify: SendMessage | None
+    """Sends a notification before the response; None if that is impossible."""
+    client: LevelledClient | None = None
+    """The session; None in the stateless version."""
+    headers: Headers | None = None
+    """Headers that must match the body (stateless HTTP); else None."""
+    ask: AskClient | None = None
+    """None if the client does not support elicitation."""
+    find_address: Callable[[], str] | None = None
+    """Returns the address by which the client reaches the server; None if it has none."""
+    measured: Json = {}
+    """Attributes of the metric of its duration."""
+
+    @property
+    def stateless(self) -> bool:
+        """True for a request of the protocol version without a handshake."""
+        return self.client is None
+
+    def make_listener(self) -> Callable[[ToolCall, Notice], None] | None:
+        """A listener that relays a tool's notices to the client; None if the client wants none."""
+        meta = self.message.meta
+        level = None if self.client is None else self.client.level
+        if self.client is None and meta.get(LOG_LEVEL) is not None:
+            level = read_level(meta[LOG_LEVEL], f"params._meta: {LOG_LEVEL!r}")
+        token = meta.get("progressToken")
+        if type(token) is not str and type(token) is not int:
+            token = None
+        if self.notify is None or (token is None and level is None):
+            return None
+        return NoticeRelay(self.notify, token, level)
+
+    def read_object(self, key: str) -> Json:
+        """The object under a key of its `_meta`, empty if missing; `RpcFault` if it is not an object."""
+        value = self.message.meta.get(key, EMPTY)
+        if type(value) is not dict:
+            raise RpcFault(INVALID_PARAMS, f"params._meta: {key!r} must be an object")
+        return value
+
+
+def check_capabilities(context: RequestContext, required: Json) -> None:
+    """Refuse a client that lacks required capabilities; only the stateless version sends them with each request."""
+    offered = context.message.meta.get(CLIENT_CAPABILITIES, EMPTY)
+    missing = {key: value for key, value in required.items() if key not in offered}
+    if context.stateless and missing:
+        raise RpcFault(
+            MISSING_CAPABILITY,
+            f"the tool needs a client with {', '.join(sorted(missing))}",
+            {"requiredCapabilities": missing},
+        )

@@ -1,50 +1,48 @@
 """`McpEndpoint`: the MCP methods of a yard, used by all MCP transports, and the polling for changes and mail.
 
-`NoticeRelay` sends the client what a tool reports while it runs.
+`McpNames` maps the names of tools for MCP clients.
 """
 
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 from starlette.responses import Response
 
 from toolyard.app.blocks import McpBlock, ServerBlock
 from toolyard.app.toolyard import Toolyard
-from toolyard.dialects.base import drop_none
-from toolyard.dialects.mcp import CALL_ID
+from toolyard.dialects.mcp import CALL_ID, QUALIFIED_NAME, McpDialect, wraps
 from toolyard.dialects.mcp_protocol import (
     CLIENT_CAPABILITIES,
-    HANDSHAKE,
     INVALID_PARAMS,
     INVALID_REQUEST,
-    LOG_LEVEL,
     METHOD_NOT_FOUND,
-    MISSING_CAPABILITY,
-    NEWEST_HANDSHAKE,
     SERVER_INFO,
     STATELESS,
     TOOLYARD,
-    encode_notification,
 )
+from toolyard.dialects.payload import error_of, error_value, result_text as text_of, value_text
 from toolyard.dialects.telemetry import describe_result, describe_tool, follow_trace, measure_request
-from toolyard.model.call import Notice, Progress, ToolCall, ToolResult
+from toolyard.dialects.wire_names import wire_names_of
+from toolyard.model.call import CONTENT, ToolCall, ToolResult, blocks_of
 from toolyard.model.errors import ErrorInfo, UnknownToolError
+from toolyard.model.tool import Tool, promises_output
+from toolyard.parsing import paused_gc
 from toolyard.registry.snapshot import Snapshot
 from toolyard.serving.admission import Admission, Place
 from toolyard.serving.catalog_view import CatalogView
 from toolyard.serving.http_fault import HttpFault
-from toolyard.serving.identity import Caller
-from toolyard.serving.invoke import Invoker, add_approval_url
+from toolyard.serving.identity import NOBODY, Principal
+from toolyard.serving.invoke import Invoker, ServedNames, add_approval_url
 from toolyard.serving.keys import KeyRing
 from toolyard.serving.mcp.approving import (
-    AskClient,
     apply_input,
     can_elicit,
     decide_by_asking,
@@ -53,21 +51,20 @@ from toolyard.serving.mcp.approving import (
 )
 from toolyard.serving.mcp.json_rpc import (
     CAPABILITIES,
-    EMPTY,
-    RANK,
     Headers,
     Json,
+    RequestContext,
     RpcFault,
-    RpcMessage,
+    check_capabilities,
     check_header_params,
     encode,
     finish_result,
+    read_header_params,
     read_level,
     refuse_request,
 )
-from toolyard.serving.mcp.listing import TTL_MS, McpNames, ToolListing, make_call_result
 from toolyard.serving.mcp.sessions import McpSession, McpSessions, MessageReceiver, collect_mail
-from toolyard.serving.query import digest_json
+from toolyard.serving.query import DIGEST_BYTES, Position, digest_json, read_cursor, write_cursor
 from toolyard.serving.routing import JsonResponse
 from toolyard.serving.session_view import SessionQuota
 from toolyard.serving.streams import Subscribers
@@ -77,120 +74,131 @@ IDEMPOTENCY_KEY = "toolyard/idempotency_key"
 """Key in a request's `_meta`; a repeated request with the same value gets the first response again."""
 _CONTEXT, _TRACE = "toolyard/context", "toolyard/trace"
 _LONGEST_ID = 512
-_LONGEST_REPR = 10_000
 _IDLE_POLL = 0.25
 """Seconds between polls while no client is connected."""
 _SWEEP = 30.0
+_TTL_MS = 5000
+"""How long clients may cache a list. Subscribed clients are notified of changes at once."""
+_ALLOWED = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
-SendMessage = Callable[[bytes], None]
-"""Sends a notification to the client; called on the event loop."""
+class McpTool:
+    """The tool behind a wire name, and the conditions for calling it."""
+
+    __slots__ = ("has_schema", "header_params", "name", "overload", "requires", "tool", "wraps")
+
+    def __init__(self, name: str, overload: str | None, tool: Tool) -> None:
+        self.name = name
+        self.overload = overload
+        self.tool = tool
+        self.wraps = wraps(tool)
+        """True if results are wrapped as `{"result": ...}` even if they are objects."""
+        self.has_schema = promises_output(tool)
+        self.header_params = read_header_params(tool.parameters)
+        mcp = tool.metadata.get("mcp")
+        required = mcp.get("requires") if isinstance(mcp, dict) else None
+        self.requires: Json | None = required if isinstance(required, dict) and required else None
+        """The client capabilities it needs, from `metadata: {mcp: {requires: {sampling: {}}}}`; None if none."""
 
 
-class NoticeRelay:
-    """Sends a tool's progress and log lines to the client as notifications. May be called from any thread."""
+_MAYBE_JSON = frozenset('{["-0123456789tfn \t\r\n')
+"""Characters that JSON text can begin with."""
 
-    __slots__ = ("_last", "_level", "_loop", "_send", "_thread", "_token")
 
-    def __init__(self, send: SendMessage, token: str | int | None, level: int | None) -> None:
-        self._send = send
-        self._token = token
-        self._level = level
-        self._last = float("-inf")
-        self._loop = asyncio.get_running_loop()
-        self._thread = threading.get_ident()
+def make_call_result(result: ToolResult, tool: McpTool | None = None) -> Json:
+    """The `CallToolResult` of a call. Content blocks are sent unchanged; non-objects become `{"result": value}`."""
+    out: Json
+    info = None if result.error is None and result.error_info is None else error_of(result)
+    if info is not None:
+        text = text_of(result)
+        out = {"content": [{"type": "text", "text": text}], "structuredContent": error_value(info), "isError": True}
+    else:
+        value = result.result
+        blocks = blocks_of(result) if result.metadata else None
+        bare = type(value) is dict and (tool is None or not tool.wraps)
+        structured = value if bare else {"result": value}
+        if blocks is None:
+            out = {"content": [{"type": "text", "text": _value_as_text(value)}], "structuredContent": structured}
+        elif value is blocks and (tool is None or not tool.has_schema):
+            out = {"content": blocks}
+        else:
+            out = {"content": blocks, "structuredContent": structured}
+        out["isError"] = False
+    if result.call_id is not None or result.metadata:
+        meta = {f"toolyard/{key}": value for key, value in result.metadata.items() if key != CONTENT}
+        if result.call_id is not None:
+            meta[CALL_ID] = result.call_id
+        if meta:
+            out["_meta"] = meta
+    return out
 
-    def __call__(self, call: ToolCall, notice: Notice) -> None:
-        """Send a notice, if the client wants it."""
-        try:
-            message = self._encode(notice)
-        except Exception:  # noqa: BLE001 - an invalid notice must not make the call fail
-            message = _encode_invalid(notice)
-        if message is None:
-            return
-        if threading.get_ident() == self._thread:
-            self._send(message)
-            return
-        # The loop is closed if the client is gone.
-        with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._send, message)
 
-    def _encode(self, notice: Notice) -> bytes | None:
-        if isinstance(notice, Progress):
-            # MCP requires that progress increases with each notification.
-            if self._token is None or not notice.progress > self._last:
+def _value_as_text(value: Any) -> str:
+    if type(value) is not str:
+        return encode(value).decode()
+    return value if value[:1] not in _MAYBE_JSON and value.isascii() else value_text(value)
+
+
+class McpNames:
+    """The wire names of one snapshot: bare names for tools of domains, as in HTTP and ARP, else the dialects' names.
+
+    With `bare`, every tool with a unique name gets its bare name. A bare name that could be mistaken for another
+    tool's name is not used.
+    """
+
+    def __init__(self, names: ServedNames, reserved: Iterable[str] = (), *, bare: bool = False) -> None:
+        snapshot = self.snapshot = names.snapshot
+        self._names = names
+        self.wire = wire_names_of(snapshot)
+        taken = set(reserved)
+        self._bare: dict[str, str] = {}
+        """Bare wire names, by qualified name."""
+        self._qualified: dict[str, str] = {}
+        counts = Counter(candidates[0].tool.name for candidates in snapshot.names.values() if bare)
+        for qualified, candidates in snapshot.names.items():
+            name = candidates[0].tool.name
+            short = name if counts[name] == 1 else names.spell_name(qualified)
+            usable = short != qualified and short not in taken and _ALLOWED.fullmatch(short)
+            if usable and self.wire.known(short) is None:
+                self._bare[qualified] = short
+                self._qualified[short] = qualified
+        self._known: dict[str, McpTool] = {}
+
+    def spell_tool(self, tool: Tool) -> str:
+        """The name of a tool in lists; each overload has a separate one."""
+        qualified = tool.qualified_name
+        bare = self._bare.get(qualified)
+        if bare is not None and self.snapshot.names[qualified][0].tool is tool:
+            return bare
+        return self.wire.encode(tool)
+
+    def show_tools(self, tools: Sequence[Tool]) -> list[Json]:
+        """Entries of a list, each with the tool's name for this server, and its qualified name in `_meta`."""
+        shown = McpDialect(names=self.wire).format_tools(tools) if tools else []
+        return [
+            {**line, "name": self.spell_tool(tool), "_meta": {QUALIFIED_NAME: tool.qualified_name}}
+            for tool, line in zip(tools, shown, strict=True)
+        ]
+
+    def find_listed(self, wire: str) -> McpTool | None:
+        """The tool with this name in lists; None for other names, even if `resolve_tool` accepts them."""
+        found = self._known.get(wire)
+        if found is None:
+            decoded = (self._qualified[wire], None) if wire in self._qualified else self.wire.known(wire)
+            tool = None if decoded is None else self.wire.tool(decoded)
+            if decoded is None or tool is None:
                 return None
-            self._last = notice.progress
-            params = {"progressToken": self._token, "progress": notice.progress}
-            params |= drop_none({"total": notice.total, "message": notice.message})
-            return encode_notification("notifications/progress", params)
-        if self._level is None or RANK.get(notice.level, 0) < self._level:
-            return None
-        params = {"level": notice.level, "data": notice.data, **drop_none({"logger": notice.logger})}
-        return encode_notification("notifications/message", params)
+            found = self._known[wire] = McpTool(*decoded, tool)
+        return found
 
-
-def _encode_invalid(notice: Notice) -> bytes | None:
-    """A log line with the repr of data that is not JSON; None for invalid progress."""
-    if isinstance(notice, Progress):
-        return None
-    try:
-        shown = repr(notice.data)
-    except Exception:  # noqa: BLE001 - as above
-        shown = f"<{type(notice.data).__name__}>"
-    data = shown[:_LONGEST_REPR].encode("utf-8", "backslashreplace").decode()
-    level = notice.level if isinstance(notice.level, str) and notice.level in RANK else "info"
-    return encode_notification("notifications/message", {"level": level, "data": data})
-
-
-class LevelledClient(Protocol):
-    """A client with a log level that applies to all its requests."""
-
-    level: int
-
-
-class RequestContext(msgspec.Struct, eq=False):
-    """A request, its caller, and the ways to reach the client before the response."""
-
-    message: RpcMessage
-    caller: Caller
-    notify: SendMessage | None
-    """Sends a notification before the response; None if that is impossible."""
-    client: LevelledClient | None = None
-    """The session; None in the stateless version."""
-    headers: Headers | None = None
-    """Headers that must match the body (stateless HTTP); else None."""
-    ask: AskClient | None = None
-    """None if the client does not support elicitation."""
-    find_address: Callable[[], str] | None = None
-    """Returns the address by which the client reaches the server; None if it has none."""
-    measured: Json = {}
-    """Attributes of the metric of its duration."""
-
-    @property
-    def stateless(self) -> bool:
-        """True for a request of the protocol version without a handshake."""
-        return self.client is None
-
-    def make_listener(self) -> Callable[[ToolCall, Notice], None] | None:
-        """A listener that relays a tool's notices to the client; None if the client wants none."""
-        meta = self.message.meta
-        level = None if self.client is None else self.client.level
-        if self.client is None and meta.get(LOG_LEVEL) is not None:
-            level = read_level(meta[LOG_LEVEL], f"params._meta: {LOG_LEVEL!r}")
-        token = meta.get("progressToken")
-        if type(token) is not str and type(token) is not int:
-            token = None
-        if self.notify is None or (token is None and level is None):
-            return None
-        return NoticeRelay(self.notify, token, level)
-
-    def read_object(self, key: str) -> Json:
-        """The object under a key of its `_meta`, empty if missing; `RpcFault` if it is not an object."""
-        value = self.message.meta.get(key, EMPTY)
-        if type(value) is not dict:
-            raise RpcFault(INVALID_PARAMS, f"params._meta: {key!r} must be an object")
-        return value
+    def resolve_tool(self, name: str, principal: Principal) -> McpTool | None:
+        """The tool for any of its names; None if there is none that the caller sees."""
+        known = self.find_listed(name)
+        if known is None:
+            qualified = self._names.find_name(name, None if principal is NOBODY else principal.can_see)
+            if qualified is not None:
+                known = self.find_listed(self.spell_tool(self.snapshot.names[qualified][0].tool))
+        return known if known is None or principal is NOBODY or principal.can_see(known.tool) else None
 
 
 class BuiltinTool(msgspec.Struct, frozen=True):
@@ -238,9 +246,7 @@ class McpEndpoint:
         self._builtin = {tool.name: tool for tool in builtin}
         # If keys are required, lists differ by key and must not be cached publicly.
         scope = "private" if keys is not None and keys.required else "public"
-        self._cache_fields: Json = {"ttlMs": TTL_MS, "cacheScope": scope}
-        definitions = [tool.definition for tool in builtin]
-        self._listing = ToolListing(self.block, definitions, self._cache_fields, reads, catalog)
+        self._cache_fields: Json = {"ttlMs": _TTL_MS, "cacheScope": scope}
         self._names: McpNames | None = None
         self._refreshing = asyncio.Lock()
         self._mail_version = -1
@@ -324,10 +330,9 @@ class McpEndpoint:
             arguments = {}
         elif type(arguments) is not dict:
             raise RpcFault(INVALID_PARAMS, "params.arguments must be an object")
-        builtin_tool = self._builtin.get(name)
         work: Callable[[], Awaitable[Json]] = partial(self.call_yard_tool, context, name, arguments, context.headers)
-        if builtin_tool is not None:
-            work = partial(builtin_tool.answer, self, context, arguments)
+        if name in self._builtin:
+            work = partial(self._builtin[name].answer, self, context, arguments)
         key = context.message.meta.get(IDEMPOTENCY_KEY)
         if key is not None:
             work = partial(self._call_idempotently, context, name, arguments, key, work)
@@ -393,7 +398,7 @@ class McpEndpoint:
         if known is not None:
             context.measured |= describe_tool(known.name)
             if known.requires is not None:
-                _check_client(context, known.requires)
+                check_capabilities(context, known.requires)
             call = ToolCall(known.name, arguments, call_id, known.overload)
         (result,) = await self.run_calls(
             *(context, (call,)),
@@ -420,9 +425,46 @@ class McpEndpoint:
         return b"{}"
 
     async def _list_tools(self, context: RequestContext) -> bytes:
-        cursor = context.message.params.get("cursor")
-        names = await self.current_names()
-        return await self._listing.page(names, context.caller.principal, cursor, stateless=context.stateless)
+        """One page of `tools/list`. Pages are cached for each snapshot and scope.
+
+        A cursor is valid only for the list it was made for. It is refused once the list has changed, since a client
+        that continued with it could miss a tool or see one twice without noticing.
+        """
+        cursor, principal, stateless = context.message.params.get("cursor"), context.caller.principal, context.stateless
+        if cursor is not None and type(cursor) is not str:
+            raise RpcFault(INVALID_PARAMS, "cursor must be text")
+        names, cache = await self.current_names(), self.catalog.cache
+        slot = ("mcp", self.catalog.visibility.cache_key(principal), cursor, stateless)
+        body: bytes | None = cache.get(names.snapshot, slot)
+        if body is None:
+            async with Place(self.reads, principal):
+                body = await asyncio.to_thread(self._write_page, names, principal, cursor, stateless)
+            cache.put(names.snapshot, slot, body)
+        return body
+
+    @paused_gc()
+    def _write_page(self, names: McpNames, principal: Principal, cursor: str | None, stateless: bool) -> bytes:
+        # Collecting garbage meanwhile would be useless: what is created here lives as long as the catalog.
+        def find(snapshot: Snapshot) -> tuple[Sequence[Tool], bytes]:
+            tools = self.catalog.list_visible(principal, snapshot) if self.block.expose != "search" else ()
+            digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
+            for tool in tools:
+                digest.update(f"{names.spell_tool(tool)}\0{tool.definition_hash}\0".encode())
+            return tools, digest.digest()
+
+        tools, digest = self.catalog.compute_cached(principal, "mcp tools", find, names.snapshot)
+        (start,) = (0,) if cursor is None else read_cursor(digest, cursor, tuple[Position]) or (len(tools) or 1,)
+        if start and start >= len(tools):
+            raise RpcFault(
+                INVALID_PARAMS,
+                "the cursor is not of this list; the tools may have changed since: list them again from the beginning",
+            )
+        end = start + self.block.page_size
+        builtin = [] if start else [tool.definition for tool in self._builtin.values()]
+        out: Json = {"tools": builtin + names.show_tools(tools[start:end])}
+        if end < len(tools):
+            out["nextCursor"] = write_cursor(digest, end)
+        return finish_result(out | self._cache_fields, stateless=True) if stateless else encode(out)
 
     async def _set_level(self, context: RequestContext) -> bytes:
         level = read_level(context.message.params.get("level"), "level")
@@ -444,23 +486,3 @@ class McpEndpoint:
 def _finish(context: RequestContext, result: Json) -> bytes:
     context.measured |= describe_result(result)
     return finish_result(result, stateless=context.stateless)
-
-
-def _check_client(context: RequestContext, required: Json) -> None:
-    """Refuse a client that lacks required capabilities; only the stateless version sends them with each request."""
-    can = context.message.meta.get(CLIENT_CAPABILITIES, EMPTY)
-    missing = {key: value for key, value in required.items() if key not in can}
-    if context.stateless and missing:
-        raise RpcFault(
-            MISSING_CAPABILITY,
-            f"the tool needs a client with {', '.join(sorted(missing))}",
-            {"requiredCapabilities": missing},
-        )
-
-
-def negotiate_version(message: RpcMessage) -> str:
-    """The protocol version to use: the client's if supported, else our newest, which the client may refuse."""
-    wanted = message.params.get("protocolVersion")
-    if type(wanted) is not str:
-        raise RpcFault(INVALID_PARAMS, "params.protocolVersion must be text")
-    return wanted if wanted in HANDSHAKE else NEWEST_HANDSHAKE
