@@ -2,7 +2,7 @@ import pytest
 
 from toolyard import ConfigError
 from toolyard.app import expand
-from toolyard.app.secrets import find_variable_defaults
+from toolyard.app.config import find_variable_defaults
 from toolyard.schema.options import Variable
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from toolyard import ConfigError, MalformedSource, SourceUnavailable, ToolCall, Toolyard, ToolyardError
 from toolyard.app import build_registry, survey
-from toolyard.app.secrets import find_secrets, hide_secrets
+from toolyard.app.config import find_secrets, hide_secrets
 from toolyard.model.errors import Denied, InvalidSchemaError
 
 SECRET = "hunter2secret"

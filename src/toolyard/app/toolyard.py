@@ -14,12 +14,13 @@ from toolyard.app.blocks import MEMORY, PluginEntry, SessionsBlock
 from toolyard.app.config import (
     Config,
     ConfigLike,
+    clean_report,
+    hide_secrets,
     list_wired_options,
     plugin_options,
     read_anything,
     read_plugin_options,
 )
-from toolyard.app.secrets import clean_report, hide_secrets
 from toolyard.calls.policy import Approver, Policy
 from toolyard.calls.tracer import Tracer, read_log_options
 from toolyard.engines.base import ToolEngine

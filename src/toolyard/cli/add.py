@@ -24,8 +24,7 @@ import yaml
 from cyclopts import Parameter
 
 from toolyard.app.blocks import is_config
-from toolyard.app.config import read_config, read_config_file
-from toolyard.app.secrets import hide_secrets
+from toolyard.app.config import hide_secrets, read_config, read_config_file
 from toolyard.app.toolyard import load_sources
 from toolyard.cli.options import OUTPUT, VerbOptions, read_word
 from toolyard.cli.output import counted, fail, print_json, print_text, warn, working
