@@ -23,7 +23,7 @@ from toolyard.model.tool import DeferredTool, Schema
 from toolyard.schema.admission import DEFAULT_BUDGET, SchemaBudget, check_budget
 from toolyard.schema.subschemas import iter_children
 from toolyard.sources.rest.bodies import RequestBody
-from toolyard.sources.rest.parameters import OperationParameter
+from toolyard.sources.rest.requests import OperationParameter
 from toolyard.sources.rest.schemas import Node, SchemaPart
 
 Direction = Literal["request", "response"]

@@ -30,10 +30,16 @@ from toolyard.sources.rest.document import (
     list_operations,
     version_of,
 )
-from toolyard.sources.rest.parameters import OperationParameter, Parameters, split_query, template_names
 from toolyard.sources.rest.plan import Assembly, Plan, RestTool
+from toolyard.sources.rest.requests import (
+    OperationParameter,
+    Parameters,
+    Security,
+    Servers,
+    split_query,
+    template_names,
+)
 from toolyard.sources.rest.schemas import Schemas
-from toolyard.sources.rest.servers import Security, Servers
 from toolyard.sources.rest.swagger2 import Swagger, upgrade_document
 
 ParametersByKey = dict[tuple[str, str], OperationParameter]
