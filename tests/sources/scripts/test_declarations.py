@@ -10,7 +10,7 @@ from toolyard.links.scripts import Code, DeclaredTools, ScriptPool, WorkerSettin
 from toolyard.links.scripts.fork_server import ForkServer
 from toolyard.model.bindings import ScriptBinding
 from toolyard.model.errors import ConfigError, SourceUnavailable, Unavailable
-from toolyard.sources.scripts.declarations import declare_scripts, read_tool
+from toolyard.sources.scripts.loader import declare_scripts, read_tool
 
 SCRIPT = ScriptBinding("/d", "f.py", sha256="sha256:0", code=b"code", timeout=30.0)
 GOOD = {"name": "x", "description": "d", "parameters": {"type": "object"}, "handler": "run"}
