@@ -1,4 +1,4 @@
-"""`ToolLoader`: the whole contract of a source on one screen.
+"""`ToolLoader`: the whole contract of a source on one screen; `Intake`; and what documents that are no catalogs are.
 
     @register_tool_loader("mine")
     class MyLoader(ToolLoader):
@@ -229,7 +229,7 @@ class Intake:
         return tools
 
 
-LOADING_HINTS = {
+_LOADING_HINTS = {
     "rest": "this is an OpenAPI document: `toolyard add {0}`, or {{type: rest, spec: {0}}} in a config",
     "mcp_config": "these are MCP servers: `toolyard add {0}`, or {{type: mcp_config, path: {0}}} in a config",
 }
@@ -247,3 +247,61 @@ def recognise_document(document: Any) -> str | None:
         return None
     named = "mcpServers" in document or any({"command", "url"} & one.keys() for one in servers.values())
     return "mcp_config" if named else None
+
+
+_CONVERTED = "; have a converter make an OpenAPI document of it, and name that: {type: rest, spec: ...}"
+_WRITTEN_DOWN = ", without its parameters; name the code that makes it: {type: python, target: ...}"
+_SERVER = "an MCP server, whose tools it does not define; name the server: {type: mcp, url: ...}, or command: ..."
+_PLUGIN = "a manifest of a plugin, and what it can do stands where it points to: name its {type: rest, spec: ...}"
+_OTHER_FORMATS = (
+    ({"info", "item"}, f"this is a Postman collection{_CONVERTED}"),
+    ({"_type", "resources"}, f"this is an Insomnia export{_CONVERTED}"),
+    ({"kind", "resources", "discoveryVersion"}, f"this is a Google discovery document{_CONVERTED}"),
+    ({"lc", "id"}, f"this is an object of LangChain{_WRITTEN_DOWN}"),
+    ({"provider", "component_type"}, f"this is a component of AutoGen{_WRITTEN_DOWN}"),
+    ({"name_for_human", "runtimes"}, f"this is {_PLUGIN}, or its MCP server: {{type: mcp, url: ...}}"),
+    ({"name_for_human", "api"}, f"this is {_PLUGIN}"),
+    ({"manifestVersion", "description"}, f"this is {_PLUGIN}"),
+    ({"manifest_version", "server"}, f"this is the manifest of {_SERVER}"),
+    ({"dxt_version", "server"}, f"this is the manifest of {_SERVER}"),
+    ({"name", "description", "version", "packages"}, f"this is the registry's entry of {_SERVER}"),
+    ({"name", "description", "version", "remotes"}, f"this is the registry's entry of {_SERVER}"),
+    ({"servers", "metadata"}, f"this is a registry's list; an entry is of {_SERVER}"),
+)
+"""Documents of other programs, recognised by their keys, with a suggestion of a supported form."""
+
+
+def explain_foreign(document: dict[str, Any], path: str) -> str | None:
+    """Why the document of that path is not a catalog, and how to load it instead; None if it is of no other program."""
+    if (kind := recognise_document(document)) is not None:
+        return _LOADING_HINTS[kind].format(path)
+    return next((what for keys, what in _OTHER_FORMATS if keys <= document.keys()), None)
+
+
+_HEAD_BYTES = 4096
+_COLUMN_NAMES = frozenset(
+    {"name", "tool", "tool_name", "toolname", "tool name", "function", "function_name", "api_name"}
+)
+_OTHER_COLUMNS = ("desc", "param", "arg", "input", "type", "namespace")
+"""The beginnings of other column names in a table of tools."""
+
+
+def find_table_header(data: bytes) -> list[str]:
+    """The column names if the data begins like a table of tools, with separators or in Markdown; otherwise empty."""
+    lines = data[:_HEAD_BYTES].decode("utf-8-sig", "replace").lstrip().splitlines()
+    for separator in ("\t", "|", ";", ","):
+        cells = [cell.strip().strip("\"'*`").strip() for cell in (lines or [""])[0].strip().strip("|").split(separator)]
+        words = {cell.lower() for cell in cells}
+        if len(cells) > 1 and words & _COLUMN_NAMES and any(word.startswith(_OTHER_COLUMNS) for word in words):
+            return cells
+    return []
+
+
+def explain_table(header: Any = ()) -> str:
+    """Explain why a table is not a catalog, and suggest a supported form. Schemas are not guessed from columns."""
+    columns = [str(cell) for cell in header if str(cell).lower() not in ("parameters", "params", "arguments", "args")]
+    fields = ", ".join(f'"{cell}": ...' for cell in (columns or ["name", "description"])[:4])
+    return (
+        "this is a table, and a row has no place for the schema of a tool's parameters; write JSON lines instead, "
+        f'one tool a line in a .jsonl file: {{{fields}, "parameters": {{"type": "object", "properties": {{...}}}}}}'
+    )
