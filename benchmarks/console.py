@@ -26,7 +26,7 @@ from typing import Any
 from toolyard.calls.call_log import CallRow
 from toolyard.calls.journal import CallLogOptions
 from toolyard.calls.sql_journal import SqlJournal
-from toolyard.insight.embeddings.choice import missing_parts
+from toolyard.insight.embeddings.embedder import missing_parts
 from toolyard.sessions.store.sqlite import SqliteStore
 
 ROUNDS, BOUND = 15, 5.0

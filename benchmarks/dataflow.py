@@ -82,7 +82,7 @@ def _at_hand(profiles: Sequence[ToolProfile]) -> EmbedTexts:
 
 
 def _time(count: int) -> bool:
-    from toolyard.insight.dataflow.edges import EdgeLimits, compute_edges
+    from toolyard.insight.dataflow.enrichment import EdgeLimits, compute_edges
     from toolyard.insight.dataflow.match import MIN_SCORE
     from toolyard.insight.dataflow.profile import read_profile
 
@@ -98,7 +98,7 @@ def _time(count: int) -> bool:
 
 
 def _memory(count: int) -> float:
-    from toolyard.insight.dataflow.edges import EdgeLimits, compute_edges
+    from toolyard.insight.dataflow.enrichment import EdgeLimits, compute_edges
     from toolyard.insight.dataflow.match import MIN_SCORE
     from toolyard.insight.dataflow.profile import read_profile
 

@@ -30,8 +30,7 @@ from toolyard import ToolRegistry
 from toolyard.insight.arrays import Array
 from toolyard.insight.cache import ItemCache
 from toolyard.insight.dataflow.artifact import Dataflow
-from toolyard.insight.dataflow.edges import EdgeLimits, compute_edges
-from toolyard.insight.dataflow.enrichment import NEIGHBORS
+from toolyard.insight.dataflow.enrichment import NEIGHBORS, EdgeLimits, compute_edges
 from toolyard.insight.dataflow.match import (
     MIN_SCORE,
     MODEL,
@@ -43,7 +42,7 @@ from toolyard.insight.dataflow.match import (
 )
 from toolyard.insight.dataflow.paths import read_fields
 from toolyard.insight.dataflow.profile import read_profile
-from toolyard.insight.embeddings.choice import default_embedder
+from toolyard.insight.embeddings.embedder import default_embedder
 from toolyard.insight.embeddings.vectors import cached_vectors
 from toolyard.model.tool import Tool
 

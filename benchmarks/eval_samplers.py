@@ -29,7 +29,7 @@ import numpy as np
 from benchmarks.material import corpus_folder
 from toolyard import FileToolLoader, SamplingError, ToolRegistry, ToolSampler, get_tool_enrichment, get_tool_sampler
 from toolyard.insight.base import track_progress
-from toolyard.insight.embeddings.choice import default_embedder
+from toolyard.insight.embeddings.embedder import default_embedder
 from toolyard.insight.samplers.snapshot_view import compare_words
 from toolyard.plugins import SAMPLERS as SAMPLER_CLASSES
 

@@ -7,8 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from toolyard.insight.embeddings.choice import default_embedder, resolve_embedder
-from toolyard.insight.embeddings.embedder import Embedder
+from toolyard.insight.embeddings.embedder import Embedder, default_embedder, resolve_embedder
 
 _SHIPPED = Path(__file__).resolve().parent.parent / "tests" / "data"
 

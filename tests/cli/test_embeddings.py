@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from toolyard.cli.main import run
-from toolyard.insight.embeddings.choice import install_commands, install_missing
+from toolyard.insight.embeddings.embedder import install_commands, install_missing
 from toolyard.model.errors import ConfigError
 
 

@@ -16,7 +16,7 @@ def install_(
     options: VerbOptions = OUTPUT,
 ) -> int:
     """Install the weights and their runtime: 23 MB, without torch."""
-    from toolyard.insight.embeddings.choice import install_commands, install_missing
+    from toolyard.insight.embeddings.embedder import install_commands, install_missing
 
     if dry_run:
         commands = [["python", *command] for command in install_commands()]
@@ -29,7 +29,7 @@ def install_(
 
 def status_(*, options: VerbOptions = OUTPUT) -> int:
     """Show whether the weights are installed, and where; exits 1 if they are not."""
-    from toolyard.insight.embeddings.choice import MODEL, PARTS, default_embedder, find_part, missing_parts
+    from toolyard.insight.embeddings.embedder import MODEL, PARTS, default_embedder, find_part, missing_parts
 
     embedder = default_embedder()
     report: dict[str, Any] = {

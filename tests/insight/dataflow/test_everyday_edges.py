@@ -3,7 +3,7 @@
 import pytest
 
 from tests.insight.dataflow.builders import NUMBER, TEXT, WHOLE, feeds, flow, many, record, tool
-from toolyard.insight.embeddings.choice import default_embedder
+from toolyard.insight.embeddings.embedder import default_embedder
 
 
 def said(description, schema=TEXT, **more):

@@ -1,9 +1,9 @@
-"""Names of values and of tools say what they are about."""
+"""Names of values and of tools, however they are written, say what they are about."""
 
 import pytest
 from hypothesis import given, strategies as st
 
-from toolyard.insight.dataflow.names import find_owner, read_name, read_nouns
+from toolyard.insight.dataflow.names import find_owner, name_words, read_name, read_nouns
 
 
 @pytest.mark.parametrize(
@@ -75,3 +75,36 @@ def test_any_text_is_accepted(description):
 
 def test_letters_that_are_longer_in_lower_case_are_accepted():
     assert find_owner("\u0130 the id of the user") == ("user",)
+
+
+@pytest.mark.parametrize(
+    "name", ["user_ids", "userIds", "userIDs", "User-Ids", "USER_ID", "USER_IDS", "user.id", "userId"]
+)
+def test_one_identifier_in_every_style_gives_the_same_words(name):
+    assert name_words(name) == ("user", "id")
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("repo", ("repository",)),
+        ("lat", ("latitude",)),
+        ("zipCode", ("postal", "code")),
+        ("userName", ("user", "name")),
+        ("username", ("user", "login")),
+        ("HTTPServer", ("http", "server")),
+        ("v2Addresses", ("v", "2", "address")),
+        ("größe", ("größe",)),
+        ("IDSource", ("id", "source")),
+        ("S", ("s",)),
+        ("", ()),
+    ],
+)
+def test_abbreviations_are_written_out(name, words):
+    assert "".join(name_words(name)) == "".join(words)
+
+
+@given(st.text(max_size=40))
+def test_words_of_any_text_can_be_read(name):
+    words = name_words(name)
+    assert all(word == word.lower() and word for word in words)

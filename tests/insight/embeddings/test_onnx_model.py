@@ -10,8 +10,14 @@ import numpy as np
 import pytest
 
 from toolyard import Toolyard
-from toolyard.insight.embeddings.choice import default_embedder, find_part, resolve_embedder
-from toolyard.insight.embeddings.embedder import OnnxEmbedder, OnnxFiles, find_files
+from toolyard.insight.embeddings.embedder import (
+    OnnxEmbedder,
+    OnnxFiles,
+    default_embedder,
+    find_files,
+    find_part,
+    resolve_embedder,
+)
 from toolyard.model.errors import ConfigError
 
 EXACT = [json.loads(line) for line in (Path(__file__).parent / "exact_vectors.jsonl").read_text("utf-8").splitlines()]
@@ -173,7 +179,7 @@ def test_a_model_that_asks_for_more_than_tokens_is_refused(tmp_path):
 def test_a_process_without_torch_embeds_after_a_fork():
     code = (
         "import os, sys\n"
-        "from toolyard.insight.embeddings.choice import default_embedder\n"
+        "from toolyard.insight.embeddings.embedder import default_embedder\n"
         "e = default_embedder(); a = e.encode(['one', 'two', 'three', 'four', 'five', 'six'])\n"
         "assert 'torch' not in sys.modules and 'sentence_transformers' not in sys.modules\n"
         "pid = os.fork()\n"

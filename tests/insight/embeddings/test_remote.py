@@ -5,7 +5,7 @@ import pytest
 
 from insight.embedding_server import EmbeddingServer, vector
 from toolyard import EmbeddingsEnrichment, Tool, ToolRegistry
-from toolyard.insight.embeddings.choice import resolve_embedder
+from toolyard.insight.embeddings.embedder import resolve_embedder
 from toolyard.insight.embeddings.remote import AT_ONCE, RemoteEmbedder
 from toolyard.model.errors import ConfigError, EnrichmentError
 

@@ -8,7 +8,7 @@ import pytest
 from benchmarks.eval_search import EVERYDAY, FITTED, KEPT, Catalog, KeptEmbedder, measure, read_lines, read_tools
 from conftest import SOAK
 from toolyard.insight.cache import ItemCache
-from toolyard.insight.embeddings.choice import default_embedder
+from toolyard.insight.embeddings.embedder import default_embedder
 from toolyard.insight.search.candidates import SearchEmbedder
 from toolyard.insight.search.query import load_examples
 from toolyard.insight.search.rank import load_weights

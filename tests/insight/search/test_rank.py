@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from toolyard import Tool, ToolRegistry
-from toolyard.insight.embeddings.choice import default_embedder
+from toolyard.insight.embeddings.embedder import default_embedder
 from toolyard.insight.search.candidates import SearchEmbedder
 from toolyard.insight.search.query import load_examples, read_query
 from toolyard.insight.search.rank import HYBRID, LEXICAL, build_table, judge_request, load_weights

@@ -16,11 +16,10 @@ from toolyard.insight import arrays
 from toolyard.insight.arrays import Array
 from toolyard.insight.base import FeedMode
 from toolyard.insight.dataflow.artifact import FEED_MODES
-from toolyard.insight.dataflow.facets import FOREIGN
-from toolyard.insight.dataflow.names import text_words
+from toolyard.insight.dataflow.meaning import FOREIGN
+from toolyard.insight.dataflow.names import SORTS, text_words
 from toolyard.insight.dataflow.paths import ARRAY, BOOLEAN, INTEGER, NUMBER, OBJECT, STRING
 from toolyard.insight.dataflow.profile import Kind, ToolProfile, Values, unpack_shape
-from toolyard.insight.dataflow.sorts import SORTS
 from toolyard.words.identifiers import word_set
 
 DIMENSIONS = 384

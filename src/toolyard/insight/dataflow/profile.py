@@ -9,20 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from toolyard.insight.dataflow import meaning
-from toolyard.insight.dataflow.facets import FOREIGN, HANDLE, OUTPUT, Facets, Owners, compute_facets
-from toolyard.insight.dataflow.meaning import MAX_READ, ContainerContext, ToolSubject, read_containers, read_meaning
-from toolyard.insight.dataflow.names import (
-    CREATE_VERBS,
-    DELETE_VERBS,
-    IDENTITY,
-    READ_VERBS,
-    Phrase,
-    find_channel,
-    find_owner,
-    name_words,
-    read_nouns,
-)
+from toolyard.insight.dataflow import meaning, names
+from toolyard.insight.dataflow.names import Phrase, name_words
 from toolyard.insight.dataflow.paths import (
     BOOLEAN,
     OBJECT,
@@ -32,7 +20,6 @@ from toolyard.insight.dataflow.paths import (
     find_required_leaves,
     read_fields,
 )
-from toolyard.insight.dataflow.sorts import SORTS
 from toolyard.model.bindings import RestBinding
 from toolyard.model.tool import Tool
 
@@ -59,8 +46,8 @@ class Kind(NamedTuple):
     """The owner in its name."""
     generic: bool
     """Whether many unrelated things have such a value."""
-    owners: Owners
-    """Owners from other evidence; empty if `owner` decides."""
+    owners: meaning.Owners
+    """meaning.Owners from other evidence; empty if `owner` decides."""
     role: int
     """Bits: `OUTPUT`, `HANDLE`, `FOREIGN`."""
 
@@ -70,9 +57,9 @@ class Kind(NamedTuple):
         return build_value_text(self.name_text, self.description)
 
     @property
-    def facets(self) -> Facets:
+    def facets(self) -> meaning.Facets:
         """What the value is and whose, with weights."""
-        return compute_facets(self.attribute, self.owner, self.generic, self.owners, self.role)
+        return meaning.compute_facets(self.attribute, self.owner, self.generic, self.owners, self.role)
 
 
 def build_value_text(name_text: str, description: str) -> str:
@@ -122,14 +109,16 @@ def read_profile(tool: Tool) -> ToolProfile:
     words = name_words(tool.name)
     text = f"{' '.join(words)}. {_read_beginning(tool.description)}"
     noun, id_owners = _read_subject(tool, words)
-    creates, reads = not CREATE_VERBS.isdisjoint(words), not READ_VERBS.isdisjoint(words[:1])
+    creates, reads = not names.CREATE_VERBS.isdisjoint(words), not names.READ_VERBS.isdisjoint(words[:1])
     taken, given = read_fields(tool.parameters), read_fields(tool.output_parameters)
     needed = find_required_leaves(field.path for field in taken.found if field.required)
     inputs = _read_values(
-        taken.found, ToolSubject(0, noun, id_owners, find_channel(text), words, creates, reads), needed
+        taken.found, meaning.ToolSubject(0, noun, id_owners, names.find_channel(text), words, creates, reads), needed
     )
-    outputs = _read_values(given.found, ToolSubject(OUTPUT, noun, {}, "", words, False, reads), frozenset())
-    if not DELETE_VERBS.isdisjoint(words[:2]):
+    outputs = _read_values(
+        given.found, meaning.ToolSubject(meaning.OUTPUT, noun, {}, "", words, False, reads), frozenset()
+    )
+    if not names.DELETE_VERBS.isdisjoint(words[:2]):
         # The ids a deleting tool returns no longer refer to anything.
         gone = frozenset(map(_last_words, inputs.paths))
         left = [row for row in zip(*outputs, strict=True) if _last_words(row[0]) not in gone]
@@ -139,10 +128,10 @@ def read_profile(tool: Tool) -> ToolProfile:
 
 def _read_subject(tool: Tool, words: Phrase) -> tuple[Phrase, Mapping[str, Phrase]]:
     """A tool's subject, and the owners of ids in its path or name: `get-accounts-id-limits` takes an account's id."""
-    nouns = read_nouns(tool.name)
+    nouns = names.read_nouns(tool.name)
     noun = nouns[-1] if nouns else ()
     id_owners: dict[str, Phrase] = {}
-    if "id" in words[1:] and (before := read_nouns("_".join(words[: words.index("id", 1)]))):
+    if "id" in words[1:] and (before := names.read_nouns("_".join(words[: words.index("id", 1)]))):
         id_owners["id"] = before[-1]
     if isinstance(tool.binding, RestBinding):
         things: list[Phrase] = []
@@ -160,13 +149,13 @@ def _last_words(path: str) -> Phrase:
     return name_words(path.rpartition(".")[2])
 
 
-def _read_values(fields: list[SchemaField], subject: ToolSubject, needed: frozenset[str]) -> Values:
+def _read_values(fields: list[SchemaField], subject: meaning.ToolSubject, needed: frozenset[str]) -> Values:
     found = Values([], [], [], [])
     noun = subject.noun
     for field in fields:
         if not (field.kinds | field.items) & _FEEDABLE_TYPES:
             continue
-        context = read_containers(field.holder, noun)
+        context = meaning.read_containers(field.holder, noun)
         kind = _read_kind(field, context, subject)
         if kind is not None:
             foreign = bool(kind.owner) and kind.owner[-1] not in noun
@@ -181,10 +170,10 @@ _FEEDABLE_TYPES = SCALAR & ~BOOLEAN | OBJECT
 """Types of values that can be passed on: booleans identify nothing."""
 
 
-def _read_kind(field: SchemaField, context: ContainerContext, subject: ToolSubject) -> Kind | None:
+def _read_kind(field: SchemaField, context: meaning.ContainerContext, subject: meaning.ToolSubject) -> Kind | None:
     """The kind of one value; None if no other tool's result can feed it, or it has no owner."""
     side, noun = subject.side, subject.noun
-    name, foreign = read_meaning(field, context, subject)
+    name, foreign = meaning.read_meaning(field, context, subject)
     if name is None or (side and name.state):
         return None
     if name.identifies:
@@ -193,13 +182,18 @@ def _read_kind(field: SchemaField, context: ContainerContext, subject: ToolSubje
             # The caller chooses the name of a new thing, unless it copies one from elsewhere.
             if name.attribute not in _COPIED:
                 return None
-            foreign = FOREIGN
+            foreign = meaning.FOREIGN
         owner = meaning.qualify_entity(name.owner or subject.id_owners.get(field.path, ()), noun)
         if owner != name.owner:
             name = name._replace(owner=owner)
-    elif subject.creates and name.attribute in SORTS and not name.owner and (name.attribute != "text" or not foreign):
+    elif (
+        subject.creates
+        and name.attribute in names.SORTS
+        and not name.owner
+        and (name.attribute != "text" or not foreign)
+    ):
         name = name._replace(owner=context.inner or noun)
-    described = find_owner(field.description[:MAX_READ]) if name.identifies and field.description else ()
+    described = names.find_owner(field.description[: meaning.MAX_READ]) if name.identifies and field.description else ()
     if name.owner:
         # The owner of `payor_payment_id` is not the payor, whatever the description says.
         owners = (
@@ -211,20 +205,20 @@ def _read_kind(field: SchemaField, context: ContainerContext, subject: ToolSubje
             if described
             else context.owners
         )
-        if name.generic and not owners and name.attribute not in OWNERLESS and name.attribute not in SORTS:
+        if name.generic and not owners and name.attribute not in OWNERLESS and name.attribute not in names.SORTS:
             return None
     name_text = name.name_text
     if name.single_word and context.around:
         name_text = f"{context.name_text} {name_text}" if name_text not in context.around else context.name_text
-    measured = not (field.kinds | field.items) & STRING and not name.identifies and name.attribute not in SORTS
+    measured = not (field.kinds | field.items) & STRING and not name.identifies and name.attribute not in names.SORTS
     shape = field.kinds | field.items << ITEMS | (1 << MANY if field.holder.lists else 0)
-    role = side | foreign | (HANDLE if not side or (field.kinds | field.items) & SCALAR else 0)
+    role = side | foreign | (meaning.HANDLE if not side or (field.kinds | field.items) & SCALAR else 0)
     compared = name_text, field.description, shape, name.attribute, name.owner, name.generic, owners, role
     return Kind(field.required and not side, name.state or measured, *compared)
 
 
 _COPIED = frozenset(("name", "title", "login"))
-_NAMES = IDENTITY - {"id", "uuid", "number", "index", "sha", "reference"}
+_NAMES = names.IDENTITY - {"id", "uuid", "number", "index", "sha", "reference"}
 OWNERLESS = frozenset(("uuid", "login"))
 """Names that need no owner, though many things have them."""
 

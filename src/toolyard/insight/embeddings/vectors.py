@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 from toolyard.insight.arrays import group_positions
 from toolyard.insight.base import ToolEnrichment, VectorOptions
 from toolyard.insight.cache import CacheOption, ItemCache, force_option, item_key
-from toolyard.insight.embeddings.choice import Model, resolve_embedder
-from toolyard.insight.embeddings.embedder import Embedder, Matrix
+from toolyard.insight.embeddings.embedder import Embedder, Matrix, Model, resolve_embedder
 from toolyard.model.errors import EnrichmentError
 from toolyard.model.tool import Tool
 from toolyard.plugins import View

@@ -12,8 +12,7 @@ import numpy as np
 
 from toolyard.insight.arrays import group_positions
 from toolyard.insight.cache import CacheOption, ItemCache, warn_once
-from toolyard.insight.embeddings.choice import INSTALL, default_embedder, missing_parts
-from toolyard.insight.embeddings.embedder import Embedder
+from toolyard.insight.embeddings.embedder import INSTALL, Embedder, default_embedder, missing_parts
 from toolyard.insight.embeddings.vectors import Background, configured_embedder
 from toolyard.insight.search.candidates import (
     CatalogVectors,
