@@ -32,8 +32,9 @@ import numpy as np
 from benchmarks.material import chosen_embedder, corpus_folder
 from benchmarks.search_fit import Asked, deal_out, fit_ranking, fit_weights
 from toolyard import Tool, ToolRegistry
+from toolyard.insight.arrays import Matrix
 from toolyard.insight.cache import ItemCache
-from toolyard.insight.embeddings.embedder import Embedder, Matrix
+from toolyard.insight.embeddings.embedder import Embedder
 from toolyard.insight.embeddings.vectors import cached_vectors
 from toolyard.insight.search import rank
 from toolyard.insight.search.candidates import Mask, SearchEmbedder

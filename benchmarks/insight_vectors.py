@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 from benchmarks.harness import Row, measure, show
 from benchmarks.material import corpus_folder
 from toolyard import FileToolLoader, Tool, ToolRegistry
+from toolyard.insight.arrays import Matrix
 from toolyard.insight.cache import FILE
 from toolyard.insight.dataflow.enrichment import DataflowEnrichment
 from toolyard.insight.dataflow.match import token_vectors
-from toolyard.insight.embeddings.embedder import Embedder, Matrix, default_embedder
+from toolyard.insight.embeddings.embedder import Embedder, default_embedder
 from toolyard.insight.embeddings.vectors import EmbeddingsEnrichment, build_tool_text
 from toolyard.insight.neighbors import NeighborsEnrichment
 from toolyard.insight.outputs.enrichment import OutputParametersEnrichment

@@ -21,8 +21,9 @@ import numpy as np
 from benchmarks.eval_search import corpus, read_tools
 from benchmarks.harness import Row, measure, show
 from toolyard import Tool, ToolRegistry
+from toolyard.insight.arrays import Matrix, normalise_rows
 from toolyard.insight.cache import ItemCache
-from toolyard.insight.embeddings.embedder import Embedder, Matrix, default_embedder, normalise_rows
+from toolyard.insight.embeddings.embedder import Embedder, default_embedder
 from toolyard.insight.embeddings.vectors import cached_vectors
 from toolyard.insight.search import rank
 from toolyard.insight.search.candidates import CatalogVectors, IndexView, SearchEmbedder

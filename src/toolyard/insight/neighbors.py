@@ -11,12 +11,11 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 import numpy as np
 from msgspec import Meta
 
-from toolyard.insight.arrays import Array, number_distinct
+from toolyard.insight.arrays import Array, find_highest, number_distinct, round_rows, row_lengths
 from toolyard.insight.base import ToolEnrichment, VectorOptions, track_progress
 from toolyard.insight.cache import CacheOption, ItemCache, force_option, hash_catalog, read_arrays, store_arrays
 from toolyard.insight.embeddings.embedder import Model, resolve_embedder
-from toolyard.insight.embeddings.vectors import EmbeddingsEnrichment, configured_embedder
-from toolyard.insight.samplers.snapshot_view import find_highest, read_embedding_matrix, round_rows, row_lengths
+from toolyard.insight.embeddings.vectors import EmbeddingsEnrichment, configured_embedder, read_embedding_matrix
 from toolyard.model.tool import Tool
 from toolyard.plugins import View
 from toolyard.schema.options import read_arguments

@@ -18,20 +18,18 @@ import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from toolyard.insight.arrays import Matrix, normalise_rows
 from toolyard.model.errors import ConfigError
 from toolyard.model.tool import digest
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
     from tokenizers import Tokenizer
-
-Matrix: TypeAlias = NDArray[np.float32]
 
 
 class Embedder(Protocol):
@@ -62,31 +60,6 @@ def stamp_files(folder: Path) -> str:
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     stats = [(str(path.relative_to(folder)), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
     return digest(stats)[:16]
-
-
-def normalise_rows(rows: Matrix) -> Matrix:
-    """Scale each row to length one; rows of zeros are kept."""
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    return np.asarray(rows / np.where(lengths > 0, lengths, 1), np.float32)
-
-
-_PIECE = 9000
-"""Size of a matrix that the BLAS library multiplies in a single thread."""
-
-
-def multiply_rows(some: Matrix, many: Matrix) -> Matrix:
-    """Compute `some @ many.T` in this thread alone.
-
-    For large matrices the library uses all cores and waits for each of them: faster on an idle machine, and twenty
-    times slower on a server whose cores are busy.
-    """
-    size = many.shape[1]
-    # A power of two: libraries process rows in groups of four or eight and round the remainder differently.
-    step = 1 << (_PIECE // size or 1).bit_length() - 1
-    pieces = len(many) // step
-    whole = pieces * step
-    first = many[:whole].reshape(pieces, step, size) @ some.T
-    return np.concatenate([first.reshape(whole, len(some)), many[whole:] @ some.T]).T
 
 
 class SentenceEmbedder:

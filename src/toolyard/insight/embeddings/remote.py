@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from toolyard.insight.embeddings.embedder import Matrix, normalise_rows
+from toolyard.insight.arrays import Matrix, normalise_rows
 from toolyard.links.http.addresses import read_url, with_port
 from toolyard.links.http.auth import Bearer
 from toolyard.links.http.client import GuardedClient

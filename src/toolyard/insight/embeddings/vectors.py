@@ -19,11 +19,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from toolyard.insight.arrays import group_positions
+from toolyard.insight.arrays import Matrix, group_positions
 from toolyard.insight.base import ToolEnrichment, VectorOptions
 from toolyard.insight.cache import CacheOption, ItemCache, force_option, item_key
-from toolyard.insight.embeddings.embedder import Embedder, Matrix, Model, resolve_embedder
-from toolyard.model.errors import EnrichmentError
+from toolyard.insight.embeddings.embedder import Embedder, Model, resolve_embedder
+from toolyard.model.errors import ConfigError, EnrichmentError
 from toolyard.model.tool import Tool
 from toolyard.plugins import View
 
@@ -195,6 +195,20 @@ class Embeddings(Mapping[str, Mapping[str, Matrix]]):
     @cached_property
     def _places(self) -> dict[str, tuple[int, ...]]:
         return group_positions(tool.qualified_name for tool in self.tools)
+
+
+def read_embedding_matrix(artifact: Any, tools: Sequence[Tool]) -> Matrix:
+    """The vectors of the artifact "embeddings", one row per tool."""
+    matrix = getattr(artifact, "matrix", None)
+    try:
+        if matrix is None or len(matrix) != len(tools):
+            matrix = [artifact[tool.qualified_name][tool.fingerprint] for tool in tools]
+        return np.asarray(matrix, np.float32).reshape(len(tools), -1 if len(tools) else 1)
+    except (LookupError, TypeError, ValueError) as error:
+        raise ConfigError(
+            "the artifact 'embeddings' must have a vector for every tool, all of one length, as a mapping of qualified "
+            f"names to mappings of fingerprints; let the enrichment embeddings make it ({type(error).__name__} {error})"
+        ) from error
 
 
 def configured_embedder(view: View) -> Embedder | None:

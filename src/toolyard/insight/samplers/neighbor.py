@@ -14,11 +14,11 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from toolyard.insight.arrays import Floats, compute_cosines, round_rows, row_lengths
 from toolyard.insight.base import Sample
 from toolyard.insight.embeddings.vectors import configured_embedder
 from toolyard.insight.samplers.base import RandomStream, SampleRequest, SamplerOptions, Score, ToolSampler, Tries
 from toolyard.insight.samplers.random import Strategy, compute_shares
-from toolyard.insight.samplers.snapshot_view import Floats, compute_cosines, round_rows, row_lengths
 from toolyard.insight.search.query import split_words
 from toolyard.model.tool import Tool
 

@@ -16,22 +16,13 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
-from toolyard.insight.arrays import group_positions
+from toolyard.insight.arrays import Floats, compute_cosines, group_positions, round_rows, row_lengths
 from toolyard.insight.base import Edge
 from toolyard.insight.dataflow.artifact import Dataflow
+from toolyard.insight.embeddings.vectors import read_embedding_matrix
 from toolyard.insight.search.query import is_stop_word, stem, stem_words
-from toolyard.model.errors import ConfigError
 from toolyard.model.tool import Tool
 from toolyard.plugins import View
-
-Floats = npt.NDArray[np.float32]
-
-LEVELS = 4000
-"""Vectors are scaled to this length and rounded to integers.
-
-Sums of their products stay below 2**24, where float32 is exact, so the similarity of two tools is the same on every
-machine and in every order of addition.
-"""
 
 _WORD_DIMENSIONS = 512
 _NAME_WEIGHT = 3
@@ -61,41 +52,6 @@ class ToolLikeness:
         return best
 
 
-def row_lengths(rows: Floats) -> Floats:
-    """The lengths of integer rows; 1 for a row of zeros, so that it can be divided by."""
-    lengths: Floats = np.sqrt((rows * rows).sum(axis=1))
-    return np.maximum(lengths, np.float32(1))
-
-
-def compute_cosines(rows: Floats, lengths: Floats, place: int) -> Floats:
-    """The cosine of every row with the one at `place`; negative values become 0."""
-    found: Floats = np.maximum(rows @ rows[place] / (lengths * lengths[place]), np.float32(0))
-    return found
-
-
-def find_highest(row: npt.NDArray[Any], some: int) -> npt.NDArray[np.intp]:
-    """Indexes of the `some` highest values, unordered; among equal values the first ones."""
-    if some >= len(row):
-        return np.arange(len(row))
-    edge = np.partition(row, len(row) - some)[len(row) - some]
-    above = np.flatnonzero(row > edge)
-    return np.concatenate([above, np.flatnonzero(row == edge)[: some - len(above)]])
-
-
-def read_embedding_matrix(artifact: Any, tools: Sequence[Tool]) -> Floats:
-    """The vectors of the artifact "embeddings", one row per tool."""
-    matrix = getattr(artifact, "matrix", None)
-    try:
-        if matrix is None or len(matrix) != len(tools):
-            matrix = [artifact[tool.qualified_name][tool.fingerprint] for tool in tools]
-        return np.asarray(matrix, np.float32).reshape(len(tools), -1 if len(tools) else 1)
-    except (LookupError, TypeError, ValueError) as error:
-        raise ConfigError(
-            "the artifact 'embeddings' must have a vector for every tool, all of one length, as a mapping of qualified "
-            f"names to mappings of fingerprints; let the enrichment embeddings make it ({type(error).__name__} {error})"
-        ) from error
-
-
 def compare_words(tools: Sequence[Tool]) -> ToolLikeness:
     """Similarity by the words of names, descriptions and parameters, weighted by rarity."""
     counts = []
@@ -112,13 +68,6 @@ def compare_words(tools: Sequence[Tool]) -> ToolLikeness:
             code = zlib.crc32(word.encode("utf-8", "surrogatepass"))
             row[code % _WORD_DIMENSIONS] += weight if code & 1024 else -weight
     return ToolLikeness(matrix, "words")
-
-
-def round_rows(vectors: npt.NDArray[Any]) -> Floats:
-    """Scale rows to length `LEVELS` and round them to integers."""
-    rows = np.asarray(vectors, np.float64)
-    lengths = np.sqrt((rows * rows).sum(axis=1, keepdims=True))
-    return np.rint(rows / np.where(lengths > 0, lengths, 1.0) * LEVELS).astype(np.float32)
 
 
 def _tool_text(tool: Tool) -> str:

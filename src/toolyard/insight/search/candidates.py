@@ -13,9 +13,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from toolyard.insight.arrays import expand_ranges
+from toolyard.insight.arrays import Floats, Matrix, expand_ranges, multiply_rows, normalise_rows
 from toolyard.insight.cache import ItemCache
-from toolyard.insight.embeddings.embedder import Embedder, Matrix, multiply_rows, normalise_rows
+from toolyard.insight.embeddings.embedder import Embedder
 from toolyard.insight.embeddings.vectors import cached_vectors
 from toolyard.insight.search.query import (
     Query,
@@ -33,7 +33,6 @@ from toolyard.insight.search.query import (
 from toolyard.model.tool import Tool
 
 Ints = NDArray[np.int32]
-Floats = NDArray[np.float32]
 Zones = NDArray[np.int8]
 Mask = NDArray[np.bool_]
 

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from toolyard.insight.embeddings.embedder import Matrix
+from toolyard.insight.arrays import Matrix
 from toolyard.model.tool import Tool
 from toolyard.words.identifiers import CRUD_BY_VERB, snake_case
 

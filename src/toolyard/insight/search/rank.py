@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from toolyard.insight.embeddings.embedder import Matrix
+from toolyard.insight.arrays import Floats, Matrix
 from toolyard.insight.search.candidates import (
     CatalogVectors,
     IndexView,
@@ -54,7 +54,6 @@ def load_weights() -> dict[SearchMode, RankWeights]:
     return msgspec.json.decode(text, type=dict[SearchMode, RankWeights])
 
 
-Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 
 MOST_HITS = 100
