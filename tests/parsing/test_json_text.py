@@ -14,7 +14,7 @@ from hypothesis import given, strategies as st
 
 from toolyard.model.errors import MalformedSource
 from toolyard.parsing import iter_json_lines, parse_json
-from toolyard.parsing.gc_pause import LARGE
+from toolyard.parsing.files import LARGE
 
 
 class Repeated(Exception):

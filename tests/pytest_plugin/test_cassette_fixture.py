@@ -79,7 +79,7 @@ def python():
         *("pytest", "xdist", "_pytest.junitxml", "_pytest.unittest", "_pytest.debugging", "pdb", "toolyard.app"),
         *("toolyard.engines.python", "toolyard.engines.replay.engine", "toolyard.sources.python"),
         *(
-            "toolyard.parsing.yaml_builder",
+            "toolyard.parsing.yaml_events",
             "toolyard.pytest_plugin.cassette_fixture",
             "configparser",
             "pydantic.dataclasses",

@@ -1,7 +1,6 @@
 """Fast, strict parsing of JSON and YAML to plain data, with errors that give the fault, its place and a remedy."""
 
-from toolyard.parsing.files import read_bytes
-from toolyard.parsing.gc_pause import paused_gc
+from toolyard.parsing.files import paused_gc, read_bytes
 from toolyard.parsing.json_text import iter_json_lines, parse_json
 from toolyard.parsing.locations import locate
 from toolyard.parsing.yaml_text import parse_yaml

@@ -1,20 +1,24 @@
-"""Read files within limits, lock them, and replace them atomically."""
+"""Read files within limits, as bytes or text; lock them; replace them atomically; pause the collector meanwhile."""
 
 from __future__ import annotations
 
 import fcntl
+import gc
 import os
 import stat
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from toolyard.model.errors import MalformedSource, SourceUnavailable
-from toolyard.parsing.encoding import decode_utf8
 
 MAX_BYTES = 64 * 1024 * 1024
 """Default size limit of a document."""
+LARGE = 64 * 1024
+"""Size in bytes from which pausing the garbage collector is worth taking its lock."""
+BOM = b"\xef\xbb\xbf"
 
 _CHUNK = 1 << 20
 _KINDS = (
@@ -134,3 +138,60 @@ def replace_file(path: Path, data: bytes, *, keep_mode: bool = False) -> None:
         with suppress(OSError):
             Path(name).unlink()
         raise
+
+
+def decode_utf8(data: bytes, what: str) -> str:
+    """The text of UTF-8 bytes; `MalformedSource` with the place of a byte that is not UTF-8."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        before = data[: error.start].decode().removeprefix("\ufeff")
+        message = f"byte 0x{data[error.start]:02x} is not valid UTF-8; save the text as UTF-8"
+        raise MalformedSource.at_character(before, len(before), message, what) from error
+
+
+def encode_utf8(text: str, what: str) -> bytes:
+    """`text` in UTF-8; `MalformedSource` for lone surrogates, which UTF-8 cannot encode."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        code = ord(text[error.start])
+        message = f"U+{code:04X} is half of a surrogate pair, not a character; decode the text with its right encoding"
+        raise MalformedSource.at_character(text, error.start, message, what) from error
+
+
+_MANY = 50_000
+"""Number of containers that take the garbage collector milliseconds to traverse."""
+
+
+class _Pauses:
+    """Process-wide count of open pauses, and whether the last one to end enables the collector again."""
+
+    lock = threading.Lock()
+    open = 0
+    resume = False
+
+
+@contextmanager
+def paused_gc() -> Iterator[None]:
+    """Disable automatic garbage collection in all threads for the duration of the block.
+
+    Blocks may nest and overlap across threads: the last to end restores the state that the first one found, so
+    the collector stays off in a process that had disabled it.
+    """
+    with _Pauses.lock:
+        if _Pauses.open == 0:
+            _Pauses.resume = gc.isenabled()
+            gc.disable()
+        _Pauses.open += 1
+    try:
+        yield
+    finally:
+        with _Pauses.lock:
+            _Pauses.open -= 1
+            if _Pauses.open == 0 and _Pauses.resume:
+                if gc.get_count()[0] > _MANY and not gc.get_freeze_count():
+                    # Move the new objects to the oldest generation at once; otherwise they are traversed twice.
+                    gc.freeze()
+                    gc.unfreeze()
+                gc.enable()

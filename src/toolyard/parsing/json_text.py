@@ -18,8 +18,7 @@ import msgspec
 from toolyard.constants import MAX_DIGITS
 from toolyard.model.errors import MalformedSource
 from toolyard.model.tree_size import nests_deeper
-from toolyard.parsing.encoding import BOM, decode_utf8, encode_utf8
-from toolyard.parsing.gc_pause import LARGE, paused_gc
+from toolyard.parsing.files import BOM, LARGE, decode_utf8, encode_utf8, paused_gc
 
 _BACKSLASH = 0x5C  # `in` on bytes is ten times faster for an int than for bytes.
 _ESCAPED_QUOTE = re.compile(rb"(?<!\\)(?:\\\\)*\\u0022")

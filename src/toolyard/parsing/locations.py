@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from toolyard.model.errors import MalformedSource
+
 if TYPE_CHECKING:
     from toolyard.parsing.yaml_events import NextEvent, Substitution
 
@@ -102,13 +104,11 @@ class _OpenContainer:
 
 
 def _yaml_line(text: str, parts: list[str]) -> int | None:
-    import yaml
-
     from toolyard.parsing.yaml_events import read_events
 
     try:
         return read_events(text, lambda next_event, safe: _find_line(next_event, safe, parts))
-    except yaml.YAMLError:
+    except MalformedSource:
         return None
 
 

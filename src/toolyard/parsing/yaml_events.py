@@ -50,8 +50,8 @@ def scan_in_python(text: str) -> NextEvent:
     return next_event
 
 
-def read_events(text: str, read: Callable[[NextEvent, Substitution], Read]) -> Read:
-    """The result of `read` for the events of a text; raises libyaml's error if no scanner accepts the text.
+def read_events(text: str, read: Callable[[NextEvent, Substitution], Read], what: str = "document") -> Read:
+    """The result of `read` for the events of a text; `MalformedSource` if no scanner accepts the text.
 
     `read` may be called again, from the start, with another scanner.
     """
@@ -67,7 +67,7 @@ def read_events(text: str, read: Callable[[NextEvent, Substitution], Read]) -> R
         if problem in _REFUSED_THOUGH_LEGAL and len(text) <= MAX_PURE_CHARACTERS:
             with suppress(yaml.YAMLError):
                 return read(scan_in_python(safe.text), safe)
-        raise
+        raise _explain_error(text, error, what) from error
 
 
 _BREAKS = ("\x85", "\u2028", "\u2029")
@@ -178,7 +178,7 @@ _REMEDIES = {
 }
 
 
-def explain_yaml_error(text: str, error: yaml.YAMLError, what: str) -> MalformedSource:
+def _explain_error(text: str, error: yaml.YAMLError, what: str) -> MalformedSource:
     """The error for a text that libyaml rejected; marks refer to `text`."""
     if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
         return _explain_unreadable(text, error, what)

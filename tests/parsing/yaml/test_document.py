@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 
 from toolyard.model.errors import MalformedSource
 from toolyard.parsing import parse_yaml
-from toolyard.parsing.gc_pause import LARGE
+from toolyard.parsing.files import LARGE
 
 
 def parse(text: str) -> Any:

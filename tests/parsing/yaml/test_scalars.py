@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from toolyard.parsing.yaml_builder import CORE_TAG, plain_scalar, tagged_scalar
+from toolyard.parsing.yaml_text import CORE_TAG, plain_scalar, tagged_scalar
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from toolyard.parsing.yaml_builder import build_document
+from toolyard.parsing import parse_yaml
 from toolyard.parsing.yaml_events import Substitution
 
 
 def load(text: str) -> object:
-    return build_document(text, "f", 200)
+    return parse_yaml(text, what="f")
 
 
 def test_text_without_misread_characters_is_unchanged() -> None:

@@ -23,9 +23,8 @@ from toolyard.model.errors import CallError, DefinitionError, MalformedSource, S
 from toolyard.model.json_schema import pointer_of
 from toolyard.model.report import Rewrite
 from toolyard.parsing import parse_json, parse_yaml, read_bytes
-from toolyard.parsing.encoding import BOM, normalise_lines
+from toolyard.parsing.files import BOM
 
-_MAX_DEPTH = 200
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x84\x86-\x9f\ufffe\uffff]")
 
 
@@ -55,15 +54,13 @@ def _forgiving_json(data: bytes, what: str, error: MalformedSource) -> tuple[Any
 
 
 def _forgiving_yaml(data: bytes, what: str, error: MalformedSource) -> tuple[Any, list[str]]:
-    from toolyard.parsing.yaml_builder import build_document
-
     try:
-        text = normalise_lines(data).decode()
+        text = data.decode()
     except UnicodeDecodeError:
         raise error from None
     cleaned = _CONTROLS.sub(" ", text)
     repeated: list[str] = []
-    document = build_document(cleaned, what, _MAX_DEPTH, repeated)
+    document = parse_yaml(cleaned, what=what, repeated=repeated)
     overlooked = [f"the last of two values for one key kept: {place}" for place in repeated[:20]]
     if cleaned != text:
         overlooked.append("control characters replaced by spaces")

@@ -7,11 +7,11 @@ import sys
 import pytest
 
 from toolyard.model.errors import MalformedSource
-from toolyard.parsing.yaml_builder import ALIAS_ALLOWANCE, build_document
+from toolyard.parsing.yaml_text import ALIAS_ALLOWANCE, parse_yaml
 
 
 def load(text: str, max_depth: int = 200) -> object:
-    return build_document(text, "f", max_depth)
+    return parse_yaml(text, what="f", max_depth=max_depth)
 
 
 def test_nesting_is_limited_by_the_caller_and_not_by_the_interpreter() -> None:
