@@ -23,10 +23,9 @@ from types import ModuleType
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from toolyard.model.errors import ConfigError, DuplicatePluginError, PluginError, UnknownPluginError
-from toolyard.model.hits import SearchResults
 from toolyard.model.names import find_similar, suggest
 from toolyard.model.report import SourceReport
-from toolyard.model.tool import Tool
+from toolyard.model.tool import SearchResults, Tool
 
 FailurePolicy = Literal["raise", "skip"]
 _KIND_ALIASES = {

@@ -17,9 +17,9 @@ from weakref import WeakKeyDictionary
 
 from toolyard.model.errors import ConfigError
 from toolyard.model.report import SourceReport
-from toolyard.parsing.variables import expand_place
 from toolyard.plugins import Loader
 from toolyard.registry import ToolRegistry
+from toolyard.schema.options import expand_place
 from toolyard.sources.scripts.loader import ScriptToolLoader
 from toolyard.sources.scripts.manifest import append_script, load_allowlist
 from toolyard.sources.wrappers import WrappedToolLoader

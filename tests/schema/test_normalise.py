@@ -6,8 +6,7 @@ from hypothesis import given, strategies as st
 from toolyard.model.errors import InvalidSchemaError
 from toolyard.schema.admission import admit_schema
 from toolyard.schema.compile import compile_schema
-from toolyard.schema.normalise import normalise
-from toolyard.schema.shapes import is_property_map
+from toolyard.schema.normalise import is_property_map, normalise
 
 CITY = {"type": "string"}
 

@@ -1,5 +1,6 @@
 """One declaration: what is read, what is refused and how, and the schema that says the same."""
 
+import json
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -9,8 +10,20 @@ import pytest
 from hypothesis import given as each, strategies as st
 from msgspec import UNSET, Meta, UnsetType
 
-from toolyard.model.errors import ConfigError
+from toolyard import (
+    ConfigError,
+    FileToolLoader,
+    MCPToolLoader,
+    PythonToolLoader,
+    ReplayToolEngine,
+    RESTToolLoader,
+    ScriptToolLoader,
+    SqliteStore,
+    ToolRegistry,
+    Toolyard,
+)
 from toolyard.model.tool import Effects
+from toolyard.plugins import get_tool_loader
 from toolyard.schema.options import (
     Text,
     Variable,
@@ -22,6 +35,7 @@ from toolyard.schema.options import (
     read_value,
 )
 from toolyard.schema.options_schema import options_schema
+from toolyard.scripts import append_tool_manifest, load_tool_manifest_allowlist, load_tools
 
 
 class Inner(msgspec.Struct, frozen=True, kw_only=True):
@@ -192,3 +206,41 @@ def test_a_check_sees_the_value_and_its_place():
 
 def test_files_are_located_each_by_itself():
     assert locate_file(["a", "/b", 3], Path("/x")) == ["/x/a", "/b", 3]
+
+
+SPEC = {"openapi": "3.0.0", "info": {"title": "t", "version": "1"}, "paths": {"/a": {"get": {"operationId": "a"}}}}
+TAKERS = [
+    lambda place: FileToolLoader(f"{place}/catalog.json").load(),
+    lambda place: RESTToolLoader(f"{place}/spec.json").load(),
+    lambda place: PythonToolLoader(f"{place}/functions.py").load(),
+    lambda place: ScriptToolLoader(f"{place}/scripts").load(),
+    lambda place: get_tool_loader("mcp_config", path=f"{place}/servers.json").load(),
+    lambda place: ReplayToolEngine(ToolRegistry(), cassette=f"{place}/tape.jsonl").close(),
+    lambda place: RESTToolLoader("spec.json", base_url=f"http://service.example{place}"),
+    lambda place: MCPToolLoader(f"http://service.example{place}", namespace="n"),
+    lambda place: MCPToolLoader("http://service.example", namespace="n", approved=f"{place}/approved.json"),
+    lambda place: SqliteStore(f"{place}/sessions.db").close(),
+    lambda place: Toolyard.from_config(f"{place}/catalog.json").close(),
+    lambda place: load_tools(f"{place}/scripts", ToolRegistry()),
+    lambda place: load_tool_manifest_allowlist(f"{place}/scripts"),
+    lambda place: append_tool_manifest("a.py", f"{place}/scripts"),
+]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    (tmp_path / "catalog.json").write_text('[{"name": "a"}]')
+    (tmp_path / "spec.json").write_text(json.dumps(SPEC))
+    (tmp_path / "functions.py").write_text("from toolyard import tool\n@tool\ndef a() -> int:\n    return 1\n")
+    (tmp_path / "servers.json").write_text('{"mcpServers": {}}')
+    (tmp_path / "tape.jsonl").write_text("")
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "scripts/_manifest.json").write_text('{"allow": []}')
+    monkeypatch.setenv("YARD_PLACE", str(tmp_path))
+
+
+@pytest.mark.parametrize("take", TAKERS)
+def test_variables_in_a_path_are_replaced_and_an_unset_one_is_an_error(folder, take):
+    take("${YARD_PLACE}")
+    with pytest.raises(ConfigError, match="YARD_NOWHERE is not set"):
+        take("${YARD_NOWHERE}")

@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from toolyard.schema.admission import admit_schema
-from toolyard.schema.compile import compile_schema, read_pattern
-from toolyard.schema.patterns import pattern_steps, split_length
-from toolyard.schema.weight import STEPS
+from toolyard.schema.compile import compile_schema, read_pattern, split_length
+from toolyard.schema.weight import STEPS, pattern_steps
 
 LONG = "(a|b)*a(a|b){5000}c"
 TOO_COSTLY = "may take more than"

@@ -1,6 +1,6 @@
 """Configs, and the objects built from them."""
 
 from toolyard.app.toolyard import Toolyard, build_registry, survey
-from toolyard.parsing.variables import expand
+from toolyard.schema.options import expand
 
 __all__ = ["Toolyard", "build_registry", "expand", "survey"]

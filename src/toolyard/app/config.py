@@ -38,13 +38,15 @@ from toolyard.model.json_schema import json_type
 from toolyard.model.names import find_similar, suggest
 from toolyard.model.report import LoadReport, SourceReport
 from toolyard.parsing import parse_json, parse_yaml, read_bytes
-from toolyard.parsing.variables import VARIABLE, expand, expand_place
 from toolyard.plugins import SESSION_STORES, parameters_of
 from toolyard.schema.options import (
+    VARIABLE,
     ConfigOption,
     Text,
     Variable,
     check_keys,
+    expand,
+    expand_place,
     option_type,
     options_of,
     read_given,

@@ -20,8 +20,8 @@ from toolyard.calls.invocation import Invocation
 from toolyard.calls.result import call_metadata
 from toolyard.model.call import ToolCall, ToolResult
 from toolyard.model.errors import CallError, ErrorInfo, InvalidArguments, ToolFailed
+from toolyard.model.json_schema import is_within_limits
 from toolyard.model.tool import Effects, Tool
-from toolyard.model.tree_size import is_within_limits
 from toolyard.registry.bind import Bound
 from toolyard.sessions.history import any_call_text, call_text, entry_text, result_text
 from toolyard.sessions.state import Changes

@@ -16,7 +16,7 @@ from toolyard.calls.settings import Settings, count_values
 from toolyard.model.bindings import PythonBinding
 from toolyard.model.call import CONTENT, Content, ToolResult
 from toolyard.model.errors import CallError, InvalidOutput, SessionError, ToolFailed
-from toolyard.model.tree_size import LEAVES, is_small, is_within_limits
+from toolyard.model.json_schema import LEAVES, is_small, is_within_limits
 from toolyard.registry.bind import Bound
 from toolyard.registry.function_call import make_tool_error
 from toolyard.schema.violations import describe
@@ -215,7 +215,7 @@ def _check_size(value: Any, invocation: Invocation, max_bytes: int) -> None:
 
 def _finish_objects(value: Any, invocation: Invocation) -> Any:
     """Convert objects to plain JSON and refuse NaN. Slow; plain answers do not need it."""
-    from toolyard.schema.derive.results import make_finisher
+    from toolyard.schema.derive.types import make_finisher
 
     binding = invocation.tool.binding
     finish = binding.finish if isinstance(binding, PythonBinding) else None

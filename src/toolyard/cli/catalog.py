@@ -17,9 +17,8 @@ from toolyard.dialects import get_dialect
 from toolyard.dialects.wire_names import read_wire_call
 from toolyard.model.call import ToolCall
 from toolyard.model.errors import ConfigError, UnknownToolError
-from toolyard.model.hits import Hit
 from toolyard.model.report import LoadReport
-from toolyard.model.tool import Tool
+from toolyard.model.tool import Hit, Tool
 from toolyard.registry.bind import find_overloads
 
 _SHOWN = 50

@@ -22,7 +22,7 @@ from toolyard.cli.yard import config_path
 from toolyard.model.errors import ConfigError
 from toolyard.parsing.files import read_text, replace_file
 from toolyard.parsing.text_edits import JSONC, TOML, TextFormat, erase_value, find_value, write_value
-from toolyard.parsing.variables import VARIABLE
+from toolyard.schema.options import VARIABLE
 
 
 class Client(NamedTuple):

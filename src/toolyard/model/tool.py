@@ -3,13 +3,14 @@
 `DeferredTool` creates its schemas on first access. Fingerprints are canonical hashes: the order of keys and of
 `required`, `enum` and `type` lists does not matter, everything else does, descriptions included; integral floats equal
 integers, as in JSON Schema. An inferred output schema (`is_guess`) is for planning; real results are not held to it.
+`SearchResults` are the tools that a search found.
 """
 
 from __future__ import annotations
 
 import enum
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any, Literal
 
@@ -284,3 +285,35 @@ def is_guess(tool: Tool) -> bool:
 def promises_output(tool: Tool) -> bool:
     """True if the tool has an output schema that its results are checked against."""
     return bool(tool.output_parameters) and not is_guess(tool)
+
+
+Fit = Literal["sure", "likely", "nearest"]
+SearchMode = Literal["hybrid", "lexical"]
+
+
+class Hit(msgspec.Struct, frozen=True):
+    """One tool that may match the query."""
+
+    tool: Tool
+    score: float
+    """Probability that the tool is the one wanted, from 0 to 1; 1 if the query is its name."""
+    fit: Fit
+    """The score as a category; a `nearest` hit may be irrelevant."""
+    reasons: Mapping[str, float] = {}
+    """Evidence: `words` (share of the query found in the tool), `name` (share of its name in the query), `meaning`
+    (vector similarity; absent from lexical searches)."""
+
+
+class SearchResults(list[Hit]):
+    """The hits, best first; fewer than requested, possibly none, if fewer are relevant."""
+
+    def __init__(self, hits: Iterable[Hit] = (), *, mode: SearchMode, note: str = "") -> None:
+        super().__init__(hits)
+        self.mode = mode
+        """`lexical` if only words were compared."""
+        self.note = note
+        """Why the search was lexical or could find nothing, and the remedy; empty otherwise."""
+
+    def __repr__(self) -> str:
+        found = ", ".join(f"{hit.tool.qualified_name} {hit.fit} {hit.score:.2f}" for hit in self)
+        return f"SearchResults([{found}], mode={self.mode!r})"

@@ -17,7 +17,7 @@ import msgspec
 
 from toolyard.constants import MAX_DIGITS
 from toolyard.model.errors import MalformedSource
-from toolyard.model.tree_size import nests_deeper
+from toolyard.model.json_schema import nests_deeper
 from toolyard.parsing.files import BOM, LARGE, decode_utf8, encode_utf8, paused_gc
 
 _BACKSLASH = 0x5C  # `in` on bytes is ten times faster for an int than for bytes.

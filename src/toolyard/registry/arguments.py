@@ -9,8 +9,7 @@ from typing import Any
 import msgspec
 
 from toolyard.model.errors import InvalidArguments, MalformedSource
-from toolyard.model.json_schema import json_type
-from toolyard.model.tree_size import TooManyValues, is_small, iter_levels
+from toolyard.model.json_schema import TooManyValues, is_small, iter_levels, json_type
 from toolyard.parsing import parse_json
 
 Arguments = dict[str, Any]

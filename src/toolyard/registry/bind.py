@@ -14,9 +14,9 @@ import msgspec
 
 from toolyard.model.call import ToolCall
 from toolyard.model.errors import InvalidArguments, UnknownToolError
+from toolyard.model.json_schema import LEAVES, is_small
 from toolyard.model.names import find_similar_tools, show
 from toolyard.model.tool import Tool
-from toolyard.model.tree_size import LEAVES, is_small
 from toolyard.registry.arguments import Arguments, json_text, plain_copy, read_arguments
 from toolyard.registry.prepared import PreparedTool, may_block_loop
 from toolyard.registry.snapshot import Snapshot

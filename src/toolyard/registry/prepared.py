@@ -14,10 +14,9 @@ from typing import Any
 from toolyard.model.bindings import RestBinding
 from toolyard.model.call import ToolContext
 from toolyard.model.errors import InvalidArguments
-from toolyard.model.json_schema import copy_json, pointer_of
+from toolyard.model.json_schema import copy_json, is_small, pointer_of
 from toolyard.model.names import find_similar, show
 from toolyard.model.tool import DeferredTool, Effects, Schema, is_guess
-from toolyard.model.tree_size import is_small
 from toolyard.registry.arguments import Arguments, RawArguments, json_text, read_arguments
 from toolyard.registry.function_call import (
     check_dispatch,

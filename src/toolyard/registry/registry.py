@@ -16,10 +16,9 @@ from toolyard.constants import TOOL_DEFAULT_NAMESPACE
 from toolyard.model.bases import Closing
 from toolyard.model.call import ToolCall, ToolContext
 from toolyard.model.errors import DefinitionError, InvalidArguments, ToolyardError, UnknownToolError
-from toolyard.model.hits import SearchResults
 from toolyard.model.names import show
 from toolyard.model.report import LoadReport
-from toolyard.model.tool import Tool
+from toolyard.model.tool import SearchResults, Tool
 from toolyard.parsing import paused_gc
 from toolyard.plugins import Enrichment, Loader, ToolSearch, check_loader, create_searcher, get_tool_loader
 from toolyard.registry.arguments import RawArguments, read_arguments

@@ -15,7 +15,6 @@ from typing import Any
 
 import msgspec
 
-from toolyard.model.definition_warnings import Warnings
 from toolyard.model.errors import (
     DefinitionError,
     DuplicateToolError,
@@ -25,7 +24,7 @@ from toolyard.model.errors import (
     ToolyardError,
 )
 from toolyard.model.names import qualify
-from toolyard.model.report import LoadReport, Rejection, Rewrite, SourceReport, State
+from toolyard.model.report import LoadReport, Rejection, Rewrite, SourceReport, State, Warnings
 from toolyard.model.tool import Tool
 from toolyard.parsing import paused_gc
 from toolyard.plugins import Loader

@@ -21,16 +21,22 @@ import jsonschema_rs
 import msgspec
 
 from toolyard.model.errors import DefinitionError, InvalidSchemaError
-from toolyard.model.json_schema import IN_PLACE, JSON_TYPES, SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES, pointer_of
+from toolyard.model.json_schema import (
+    IN_PLACE,
+    JSON_TYPES,
+    SCHEMA_LISTS,
+    SCHEMA_MAPS,
+    SCHEMA_SINGLES,
+    pointer_of,
+    written_size,
+)
 from toolyard.model.names import check_namespace, check_tool_name, show
 from toolyard.model.report import Rewrite
 from toolyard.model.tool import INFERRED, SOURCES, DeferredTool, Schema, Tool
-from toolyard.model.tree_size import written_size
 from toolyard.schema.compile import CompiledSchema, compile_schema
 from toolyard.schema.normalise import Change, normalise
-from toolyard.schema.patterns import count_positions
 from toolyard.schema.subschemas import Path, iter_children, iter_schemas
-from toolyard.schema.weight import InPlaceSchemas
+from toolyard.schema.weight import InPlaceSchemas, count_positions
 
 
 class SchemaBudget(msgspec.Struct, frozen=True):

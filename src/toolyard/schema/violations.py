@@ -16,9 +16,8 @@ import msgspec
 from toolyard.model.errors import InvalidSchemaError
 from toolyard.model.json_schema import IN_PLACE, json_type, pointer_of
 from toolyard.model.tool import Schema
-from toolyard.schema.patterns import pattern_steps
 from toolyard.schema.subschemas import References, SubSchema, allowed_values, iter_children, types_of
-from toolyard.schema.weight import Weight, own_steps, weigh
+from toolyard.schema.weight import Weight, own_steps, pattern_steps, weigh
 
 MAX_VIOLATIONS = 100
 _SHOWN = 8

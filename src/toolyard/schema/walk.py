@@ -18,7 +18,6 @@ import msgspec
 
 from toolyard.model.json_schema import IN_PLACE
 from toolyard.model.tool import Schema
-from toolyard.schema.patterns import pattern_steps
 from toolyard.schema.subschemas import prefix_items, types_of
 from toolyard.schema.violations import (
     FALSE_SCHEMA,
@@ -31,7 +30,7 @@ from toolyard.schema.violations import (
     word_type,
     word_violation,
 )
-from toolyard.schema.weight import UNIQUE, measure, wide_steps
+from toolyard.schema.weight import UNIQUE, measure, pattern_steps, wide_steps
 
 _STEP = 60
 """The cost of a step in Python, in the steps that `weight` counts."""

@@ -17,7 +17,7 @@ import msgspec
 
 from toolyard.model.call import ToolCall, ToolResult
 from toolyard.model.errors import Interrupted
-from toolyard.model.tree_size import is_within_limits
+from toolyard.model.json_schema import is_within_limits
 
 _START = b"\0" * 32
 

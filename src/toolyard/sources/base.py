@@ -19,10 +19,9 @@ import msgspec
 from msgspec import Meta
 
 from toolyard.constants import TOOL_DEFAULT_NAMESPACE
-from toolyard.model.definition_warnings import DefinitionWarning, WarningKind, Warnings
 from toolyard.model.errors import ConfigError, DefinitionError, InvalidSchemaError, MalformedSource
 from toolyard.model.names import show
-from toolyard.model.report import Rejection, Rewrite, SourceReport
+from toolyard.model.report import DefinitionWarning, Rejection, Rewrite, SourceReport, WarningKind, Warnings
 from toolyard.model.tool import Tool
 from toolyard.plugins import FailurePolicy
 from toolyard.schema.admission import AdmittedTool, admit_tool, summarise_changes
@@ -224,7 +223,7 @@ class Intake:
             len(tools),
             tuple(self.rewrites),
             tuple(self._rejected),
-            warnings=Warnings(self._warnings, tools),
+            warnings=Warnings(tuple(self._warnings), tuple(tools)),
         )
         return tools
 

@@ -33,10 +33,8 @@ from toolyard.model.json_schema import json_type, pointer_of
 from toolyard.model.names import check_namespace, find_similar
 from toolyard.model.tool import Tool
 from toolyard.parsing import iter_json_lines, locate, parse_json, parse_yaml, paused_gc, read_bytes
-from toolyard.parsing.variables import expand_place
-from toolyard.schema.definition import find_name
-from toolyard.schema.options import read_arguments
-from toolyard.schema.parameters import looks_like_parameters, read_input
+from toolyard.schema.definition import find_name, looks_like_parameters, read_input
+from toolyard.schema.options import expand_place, read_arguments
 from toolyard.sources.base import Intake, LoaderOptions, ToolLoader, explain_foreign, explain_table, find_table_header
 
 

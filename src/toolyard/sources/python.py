@@ -18,11 +18,10 @@ from toolyard.model.errors import ConfigError, DefinitionError, MalformedSource,
 from toolyard.model.names import check_namespace, find_similar
 from toolyard.model.tool import Tool, digest
 from toolyard.parsing.files import read_bytes
-from toolyard.parsing.variables import expand_place
 from toolyard.plugins import import_existing
 from toolyard.registry.functions import spec_of, tool_from
 from toolyard.registry.typed import Registry
-from toolyard.schema.options import locate_file
+from toolyard.schema.options import expand_place, locate_file
 from toolyard.sources.base import Intake, LoaderOptions, ToolLoader
 from toolyard.words.identifiers import snake_case
 

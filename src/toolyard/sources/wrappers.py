@@ -10,9 +10,8 @@ from fnmatch import fnmatchcase
 
 import msgspec
 
-from toolyard.model.definition_warnings import Warnings
 from toolyard.model.errors import ConfigError
-from toolyard.model.report import SourceReport
+from toolyard.model.report import SourceReport, Warnings
 from toolyard.model.tool import Tool
 from toolyard.plugins import check_loader
 from toolyard.schema.admission import AdmittedTool
@@ -57,7 +56,7 @@ class WrappedToolLoader(ToolLoader):
             msgspec.structs.replace(warning, tool=names[warning.tool]) for warning in warned if warning.tool in names
         )
         self._report = SourceReport(
-            self.source, len(pairs), rewrites, self.inner.report.rejected, warnings=Warnings(warnings, [])
+            self.source, len(pairs), rewrites, self.inner.report.rejected, warnings=Warnings(warnings, ())
         )
         return [new for _, new in pairs]
 

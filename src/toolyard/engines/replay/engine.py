@@ -46,12 +46,11 @@ from toolyard.model.errors import (
     UnknownToolError,
 )
 from toolyard.model.tool import Tool
-from toolyard.parsing.variables import expand_place
 from toolyard.plugins import register_tool_engine
 from toolyard.registry import ToolRegistry
 from toolyard.registry.bind import bind
 from toolyard.registry.function_call import current_simulation
-from toolyard.schema.options import check_kinds, read_arguments
+from toolyard.schema.options import check_kinds, expand_place, read_arguments
 from toolyard.sessions.history import Entry, read_entry
 
 if TYPE_CHECKING:

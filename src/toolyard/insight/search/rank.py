@@ -27,7 +27,7 @@ from toolyard.insight.search.candidates import (
     word_signals,
 )
 from toolyard.insight.search.query import KINDS, Query, QueryVectors
-from toolyard.model.hits import Fit, SearchMode
+from toolyard.model.tool import Fit, SearchMode
 
 
 class RankWeights(msgspec.Struct, frozen=True):

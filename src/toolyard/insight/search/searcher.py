@@ -26,9 +26,8 @@ from toolyard.insight.search.candidates import (
 from toolyard.insight.search.query import MOST_QUERY, Query, QueryVectors, read_query
 from toolyard.insight.search.rank import MOST_HITS, JudgedRow, Judgement, build_table, judge_request, load_weights
 from toolyard.model.errors import ConfigError, EnrichmentError, ToolyardError
-from toolyard.model.hits import Hit, SearchResults
 from toolyard.model.names import find_similar
-from toolyard.model.tool import Tool
+from toolyard.model.tool import Hit, SearchResults, Tool
 from toolyard.registry.snapshot import Snapshot
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from toolyard.dialects.mcp_protocol import encode_header, encode_notification, header_text, value_at
 from toolyard.model.errors import InvalidArguments
-from toolyard.model.tree_size import nests_deeper
+from toolyard.model.json_schema import nests_deeper
 from toolyard.parsing.lines import EDGE
 
 Id = int | float | str | None

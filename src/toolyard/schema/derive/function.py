@@ -21,7 +21,6 @@ from toolyard.model.errors import DefinitionError, InvalidArguments
 from toolyard.model.tool import Schema
 from toolyard.schema.compile import compile_schema
 from toolyard.schema.derive.docstring import DocInfo, read_docstring
-from toolyard.schema.derive.results import read_output
 from toolyard.schema.derive.signature import (
     EMPTY,
     Outline,
@@ -39,6 +38,7 @@ from toolyard.schema.derive.types import (
     make_optional,
     make_portable,
     order_keywords,
+    read_output,
     schema_of,
     wants_int,
 )

@@ -1,8 +1,7 @@
-"""Properties of annotations that decide how a value is passed to a parameter."""
+"""Annotations: their schemas, and how values pass to a parameter and results to plain JSON."""
 
 from __future__ import annotations
 
-import collections.abc
 import enum
 import functools
 import inspect
@@ -10,24 +9,29 @@ import math
 import operator
 import types
 import typing
-from collections.abc import Iterator
+from collections import abc, deque
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
 import annotated_types
+import msgspec
 import typing_extensions
-from pydantic import BaseModel, TypeAdapter
+from pydantic import BaseModel, ConfigDict, TypeAdapter
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue, JsonSchemaWarningKind
-from pydantic_core import PydanticSerializationError, SchemaError
+from pydantic_core import PydanticSerializationError, SchemaError, to_jsonable_python
 
+from toolyard.model.errors import InvalidOutput
 from toolyard.model.json_schema import pointer_of
 from toolyard.model.tool import Schema
+from toolyard.schema.derive.signature import EMPTY
+from toolyard.schema.strict import StrictModel
 from toolyard.schema.subschemas import resolve_pointer
 
 _SCALARS = frozenset({str, int, float, bool, types.NoneType})
-_ARRAYS = frozenset({list, collections.abc.Sequence, collections.abc.Iterable, collections.abc.Collection})
-_OBJECTS = frozenset({dict, collections.abc.Mapping})
+_ARRAYS = frozenset({list, abc.Sequence, abc.Iterable, abc.Collection})
+_OBJECTS = frozenset({dict, abc.Mapping})
 _PLAIN = _SCALARS | _ARRAYS | _OBJECTS
 _UNIONS = frozenset({typing.Union, types.UnionType})
 _QUALIFIERS = frozenset({typing.Required, typing.NotRequired})
@@ -98,7 +102,7 @@ def make_portable(annotation: Any, made: dict[Any, Any] | None = None) -> Any:
     if typing.is_typeddict(annotation):
         return made.get(annotation) or _make_portable_dict(annotation, made)
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
-    if not args or origin in (typing.Literal, collections.abc.Callable):
+    if not args or origin in (typing.Literal, abc.Callable):
         return annotation
     if origin is Annotated:
         return Annotated[make_portable(args[0], made), *args[1:]]
@@ -288,3 +292,96 @@ def _complete_class(written: JsonSchemaValue, schema: Any) -> None:
     # A dataclass without a docstring gets its signature as a docstring.
     if cls.__doc__ and not cls.__doc__.startswith(f"{cls.__name__}("):
         written.setdefault("description", inspect.cleandoc(cls.__doc__))
+
+
+Finish = Callable[[Any], Any]
+
+_ITERATORS = (Iterator, abc.AsyncIterator, abc.AsyncIterable, abc.AsyncGenerator)
+_PLAIN_SCALARS = frozenset({str, int, bool, type(None)})
+
+
+class Output(msgspec.Struct, frozen=True, eq=False):
+    """What a return annotation says."""
+
+    schema: Schema
+    finish: Finish
+    returns: type | None = None
+    plain: bool = False
+
+
+def read_output(label: str, annotation: Any) -> Output:
+    """The schema and serialiser of a return annotation; any JSON if it is missing or has no schema."""
+    returns = annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
+    # A bare base class stands for any subclass; its own schema would drop their fields.
+    if annotation is EMPTY or annotation in (Any, BaseModel, StrictModel):
+        return Output({}, make_finisher(label, None, plain=True), returns, plain=True)
+    if typing.get_origin(annotation) in _ITERATORS:
+        annotation = types.GenericAlias(
+            abc.Iterable, typing.get_args(annotation)[:1]
+        )  # pydantic only supports Iterable
+    try:
+        adapter = _make_adapter(make_portable(annotation))
+        schema = schema_of(adapter, mode="serialization")
+    except NO_SCHEMA:
+        return Output({}, make_finisher(label, None, plain=True), returns, plain=True)
+    plain = is_plain(annotation)
+    return Output(schema, make_finisher(label, adapter, plain=plain), returns, plain=plain)
+
+
+def _make_adapter(annotation: Any) -> TypeAdapter[Any]:
+    try:
+        # By default pydantic writes NaN as null without any error.
+        return TypeAdapter(annotation, config=ConfigDict(ser_json_inf_nan="constants"))
+    except PydanticUserError as error:
+        if error.code != "type-adapter-config-unused":
+            raise
+        return TypeAdapter(annotation)
+
+
+def make_finisher(label: str, adapter: TypeAdapter[Any] | None, *, plain: bool) -> Finish:
+    """A function that converts the results of one callable to plain JSON, or raises `InvalidOutput`.
+
+    `adapter` serialises by the return annotation. `plain` means that the adapter leaves scalars unchanged, so they need
+    not pass through it.
+    """
+
+    def finish(value: Any) -> Any:
+        kind = type(value)
+        if plain and (kind in _PLAIN_SCALARS or (kind is float and math.isfinite(value))):
+            return value
+        try:
+            result = _dump_value(value, adapter)
+        except (ValueError, TypeError, RecursionError) as error:
+            raise InvalidOutput(
+                f"{label} returned {kind.__name__}, which cannot be written as JSON: {error}",
+                hint="return JSON values, a pydantic model or a dataclass; pictures and other bytes as Content([...])",
+            ) from error
+        place = find_non_finite(result)
+        if place is not None:
+            raise InvalidOutput(
+                f"{label} returned NaN or an infinity at {place or '(root)'}, which JSON has no word for",
+                hint="return null or text instead",
+            )
+        return result
+
+    return finish
+
+
+def _dump_value(value: Any, adapter: TypeAdapter[Any] | None) -> Any:
+    if adapter is None:
+        return to_jsonable_python(value, fallback=_write_unknown)
+    # A value that does not match the annotation is still written; validating it is the job of the output check.
+    return adapter.dump_python(value, mode="json", by_alias=True, warnings=False, fallback=_write_unknown)
+
+
+def _write_unknown(value: Any) -> Any:
+    """Convert values that pydantic, or pydantic before 2.14, cannot serialise."""
+    if hasattr(value, "tolist"):  # arrays and their scalars: numpy, pandas, torch, array
+        return value.tolist()
+    if isinstance(value, abc.Mapping):
+        return dict(value)
+    if isinstance(value, (deque, abc.Sequence, abc.Set, abc.ValuesView)):
+        return list(value)
+    if type(value).__module__ in ("ipaddress", "fractions"):
+        return str(value)
+    raise PydanticSerializationError(f"Unable to serialize unknown type: {type(value)}")

@@ -20,8 +20,7 @@ from typing import Annotated, ClassVar, Literal, TypeVar
 from msgspec import Meta
 
 from toolyard.model.errors import SessionError
-from toolyard.parsing.variables import expand_place
-from toolyard.schema.options import locate_file
+from toolyard.schema.options import expand_place, locate_file
 from toolyard.sessions.store import tables
 from toolyard.sessions.store.base import Delete, Key, Run, Write, lock_number
 from toolyard.sessions.store.group_commit import StoreFailing

@@ -20,10 +20,9 @@ from toolyard.model.names import show
 from toolyard.model.report import Rejection, Rewrite, SourceReport
 from toolyard.model.tool import Tool
 from toolyard.parsing import parse_json, read_bytes
-from toolyard.parsing.variables import expand, expand_place
 from toolyard.schema.admission import AdmittedTool
 from toolyard.schema.common_options import ConnectTimeout
-from toolyard.schema.options import read_arguments
+from toolyard.schema.options import expand, expand_place, read_arguments
 from toolyard.sources.base import LoaderOptions, ToolLoader
 from toolyard.sources.mcp.loader import MCPToolLoader
 

@@ -22,13 +22,11 @@ from toolyard.model.names import check_namespace, show
 from toolyard.model.report import Rewrite
 from toolyard.model.tool import Tool, digest
 from toolyard.parsing import paused_gc
-from toolyard.parsing.variables import expand_place
 from toolyard.schema.admission import AdmittedTool, admit_tool, summarise_changes
 from toolyard.schema.common_options import McpServerOptions
-from toolyard.schema.definition import read_effects, trim_name
+from toolyard.schema.definition import note_lost_parameters, read_effects, read_input, trim_name
 from toolyard.schema.normalise import Change
-from toolyard.schema.options import read_arguments
-from toolyard.schema.parameters import note_lost_parameters, read_input
+from toolyard.schema.options import expand_place, read_arguments
 from toolyard.sources.base import Intake, LoaderOptions, ToolLoader
 from toolyard.words.redactor import Redactor, credential_finder
 

@@ -17,10 +17,9 @@ from toolyard.model.errors import ConfigError
 from toolyard.model.names import check_namespace
 from toolyard.model.tool import Tool
 from toolyard.parsing import read_bytes
-from toolyard.parsing.variables import expand_place
 from toolyard.schema.admission import AdmittedTool
 from toolyard.schema.common_options import locate_unless_url
-from toolyard.schema.options import read_arguments
+from toolyard.schema.options import expand_place, read_arguments
 from toolyard.sources.base import Intake, LoaderOptions, ToolLoader
 
 if TYPE_CHECKING:

@@ -32,10 +32,9 @@ from toolyard.model.errors import (
 from toolyard.model.names import check_namespace, show
 from toolyard.model.report import Rejection, Rewrite, SourceReport
 from toolyard.model.tool import Tool
-from toolyard.parsing.variables import expand_place
 from toolyard.schema.admission import AdmittedTool, admit_tool
 from toolyard.schema.common_options import MIB, WorkerSettings
-from toolyard.schema.options import read_arguments
+from toolyard.schema.options import expand_place, read_arguments
 from toolyard.sources.base import LoaderOptions, ToolLoader
 from toolyard.sources.scripts.manifest import (
     MANIFEST,
