@@ -31,33 +31,26 @@ from toolyard.serving.routing import JsonResponse, caller_of
 T = TypeVar("T")
 IsVisible = Callable[[Tool], bool]
 
+MOST_HITS = 100
+"""The most hits of one search, as in `registry.search`."""
+MAX_QUERY = 500
+"""The most characters of a query, on every wire; keeps searches fast."""
+_AT_ONCE = 200
+"""The most tools for which a request waits until their vectors are computed; that takes about a second, once."""
 _MAX_CACHED = 256
 
 
-class Visibility:
-    """Decides which tools a caller may see: those its key lists, without those the policy always denies it.
+class CatalogHits(NamedTuple):
+    """The tools found, best first, with their scores and the search mode."""
 
-    Calling such a denied tool still fails with the policy's reason, not as an unknown tool.
-    """
+    tools: Sequence[Tool]
+    marks: Mapping[int, Mapping[str, Any]]
+    """`score`, rounded, and `fit` by the `id()` of the tool."""
+    mode: str | None
 
-    def __init__(self, policy: Policy | None) -> None:
-        self._policy = policy
-
-    def filter_for(self, principal: Principal) -> IsVisible | None:
-        """Return a predicate that is true for visible tools; None if all are visible."""
-        policy, keys = self._policy, principal.policy_keys
-        if policy is None:
-            return None if principal.can_list_all else principal.can_list
-        return lambda tool: principal.can_list(tool) and not policy.always_denies(tool, keys)
-
-    def is_held(self, principal: Principal, tool: Tool) -> bool:
-        """True if the principal's calls of the tool need approval, at least in some sessions."""
-        return self._policy is not None and self._policy.may_ask(tool, principal.policy_keys)
-
-    def cache_key(self, principal: Principal) -> tuple[Scopes, tuple[str, ...]]:
-        """Return a cache key that is equal for callers who see the same tools of a catalog."""
-        looks_at_keys = self._policy is not None and self._policy.looks_at_keys
-        return principal.scopes, principal.policy_keys if looks_at_keys else ()
+    def of(self, tool: Tool) -> Mapping[str, Any]:
+        """Return `score` and `fit` of a tool; empty if there are none."""
+        return self.marks.get(id(tool), {})
 
 
 class SnapshotCache:
@@ -85,35 +78,73 @@ class SnapshotCache:
 
 
 class CatalogView:
-    """The tools of a registry, filtered by what each caller may see."""
+    """The tools of a registry, filtered by what each caller may see: those its key lists, without those the policy
+    always denies it.
 
-    def __init__(
-        self, registry: ToolRegistry, names: CurrentNames, cache: SnapshotCache, visibility: Visibility
-    ) -> None:
+    Calling such a denied tool still fails with the policy's reason, not as an unknown tool.
+    """
+
+    def __init__(self, registry: ToolRegistry, names: CurrentNames, policy: Policy | None) -> None:
         self.registry = registry
         self.names = names
-        self.visibility = visibility
-        self.cache = cache
+        self.cache = SnapshotCache()
+        self._policy = policy
+
+    def filter_for(self, principal: Principal) -> IsVisible | None:
+        """Return a predicate that is true for visible tools; None if all are visible."""
+        policy, keys = self._policy, principal.policy_keys
+        if policy is None:
+            return None if principal.can_list_all else principal.can_list
+        return lambda tool: principal.can_list(tool) and not policy.always_denies(tool, keys)
+
+    def is_held(self, principal: Principal, tool: Tool) -> bool:
+        """True if the principal's calls of the tool need approval, at least in some sessions."""
+        return self._policy is not None and self._policy.may_ask(tool, principal.policy_keys)
+
+    def cache_key(self, principal: Principal) -> tuple[Scopes, tuple[str, ...]]:
+        """Return a cache key that is equal for callers who see the same tools of a catalog."""
+        looks_at_keys = self._policy is not None and self._policy.looks_at_keys
+        return principal.scopes, principal.policy_keys if looks_at_keys else ()
 
     def list_visible(self, principal: Principal, snapshot: Snapshot) -> Sequence[Tool]:
         """Return the tools that the caller may see, in registration order."""
-        shows = self.visibility.filter_for(principal)
+        shows = self.filter_for(principal)
         if shows is None:
             return snapshot.tools
         # Cached: checking the policy for ten thousand tools is slow.
         return self.compute_cached(principal, "visible", lambda snapshot: list(filter(shows, snapshot.tools)), snapshot)
 
-    def filter_visible(self, principal: Principal, snapshot: Snapshot) -> IsVisible | None:
-        """Return a predicate, true for the tools of this snapshot that the caller may see; None if all are visible."""
-        tools = self.list_visible(principal, snapshot)
-        shown = None if tools is snapshot.tools else set(map(id, tools))
-        return None if shown is None else lambda tool: id(tool) in shown
+    def search(
+        self,
+        principal: Principal,
+        snapshot: Snapshot,
+        text: str,
+        k: int,
+        *,
+        where: IsVisible | None = None,
+        **conditions: Any,
+    ) -> CatalogHits:
+        """Return at most `k` hits among the tools that the caller may see; `conditions` are those of the searcher.
+
+        While the vectors of a large catalog are being computed in the background, the search is lexical.
+        """
+        tools, also = self.list_visible(principal, snapshot), where
+        if tools is not snapshot.tools:
+            shown = set(map(id, tools))
+            where = lambda tool: id(tool) in shown and (also is None or also(tool))  # noqa: E731
+        if "___" in text:
+            # A wire name from a listing in a provider's format.
+            text = read_wire_call(snapshot, ToolCall(text.strip())).name
+        wait = len(snapshot.tools) <= _AT_ONCE
+        hits = self.registry.searcher.search(snapshot, text, k, wait=wait, where=where, **conditions)
+        marks = {id(hit.tool): {"score": round(hit.score, 4), "fit": hit.fit} for hit in hits}
+        return CatalogHits([hit.tool for hit in hits], marks, hits.mode)
 
     def compute_cached(
         self, principal: Principal, key: object, make: Callable[[Snapshot], T], snapshot: Snapshot | None = None
     ) -> T:
         """Return `make(snapshot)`, cached per snapshot and shared by all callers who see the same tools."""
-        snapshot, slot = snapshot or self.registry.snapshot, (key, self.visibility.cache_key(principal))
+        snapshot, slot = snapshot or self.registry.snapshot, (key, self.cache_key(principal))
         kept: T | None = self.cache.get(snapshot, slot)
         if kept is None:
             kept = make(snapshot)
@@ -131,28 +162,23 @@ class CatalogView:
             body = msgspec.json.encode(make(snapshot))
             return body, f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
 
-        if self.cache.get(self.registry.snapshot, (key, self.visibility.cache_key(principal))) is None:
-            await asyncio.to_thread(self.compute_cached, principal, key, write)
-        body, tag = self.compute_cached(principal, key, write)
-        wanted = request.headers.get("if-none-match")
-        if wanted is not None and _matches_etag(tag, wanted):
+        kept = self.cache.get(self.registry.snapshot, (key, self.cache_key(principal)))
+        body, tag = kept or await asyncio.to_thread(self.compute_cached, principal, key, write)
+        wanted = request.headers.get("if-none-match", "")
+        # A proxy may have made the ETag a weak one.
+        if wanted.strip() == "*" or tag in (item.strip().removeprefix("W/") for item in wanted.split(",")):
             return Response(status_code=304, headers={"etag": tag})
         return JsonResponse(body, headers={"etag": tag})
 
-    def find_definition(self, principal: Principal, name: str, fingerprint: str | None) -> Tool:
-        """Return the one tool that a name, with an optional fingerprint, stands for among those the caller may see."""
-        known = self.names.now.find_name(name, self.visibility.filter_for(principal))
-        overload = self.names.now.read_call(ToolCall(name)).overload
-        return self.find_overload(principal, known, name, fingerprint or overload)
+    def find_definition(self, principal: Principal, name: str, fingerprint: str | None, *, by_id: bool = False) -> Tool:
+        """Return the one tool that a name or, with `by_id`, a tool id stands for among those the caller may see.
 
-    def find_overload(
-        self, principal: Principal, known: str | None, name: str, fingerprint: str | None, *, by_id: bool = False
-    ) -> Tool:
-        """Return the tool with the qualified name `known`; 404 if the caller sees none, 409 if there are several.
-
-        `name` is the name in the request, for messages. With `by_id` it is a tool id, and messages name tools by id.
+        404 if the caller sees none, 409 if there are several and the fingerprint selects none of them.
         """
-        shows = self.visibility.filter_for(principal)
+        shows, names = self.filter_for(principal), self.names.now
+        known = names.find_id(name, shows) if by_id else names.find_name(name, shows)
+        if fingerprint is None and not by_id:
+            fingerprint = names.read_call(ToolCall(name)).overload
         tools = [tool for tool in self.registry.get(known or "") if shows is None or shows(tool)]
         if not tools:
             raise self.make_unknown(principal, name, by_id=by_id)
@@ -202,49 +228,3 @@ def show_native(tool: Tool, **marks: Any) -> dict[str, Any]:
         "fingerprint": tool.fingerprint,
         "definition_hash": tool.definition_hash,
     }
-
-
-def _matches_etag(tag: str, wanted: str) -> bool:
-    """True if the `If-None-Match` header lists the ETag; a proxy may have made it a weak one."""
-    return wanted.strip() == "*" or tag in (item.strip().removeprefix("W/") for item in wanted.split(","))
-
-
-MOST_HITS = 100
-"""The most hits of one search, as in `registry.search`."""
-MAX_QUERY = 500
-"""The most characters of a query, on every wire; keeps searches fast."""
-_AT_ONCE = 200
-"""The most tools for which a request waits until their vectors are computed; that takes about a second, once."""
-
-
-class CatalogHits(NamedTuple):
-    """The tools found, best first, with their scores and the search mode."""
-
-    tools: Sequence[Tool]
-    marks: Mapping[int, Mapping[str, Any]]
-    """`score`, rounded, and `fit` by the `id()` of the tool."""
-    mode: str | None
-
-    def of(self, tool: Tool) -> Mapping[str, Any]:
-        """Return `score` and `fit` of a tool; empty if there are none."""
-        return self.marks.get(id(tool), {})
-
-
-def search_tools(
-    registry: ToolRegistry,
-    snapshot: Snapshot,
-    text: str,
-    k: int,
-    **conditions: Any,
-) -> CatalogHits:
-    """Return at most `k` hits for a query; `conditions` are the other arguments of the searcher.
-
-    While the vectors of a large catalog are being computed in the background, the search is lexical.
-    """
-    if "___" in text:
-        # A wire name from a listing in a provider's format.
-        text = read_wire_call(snapshot, ToolCall(text.strip())).name
-    wait = len(snapshot.tools) <= _AT_ONCE
-    hits = registry.searcher.search(snapshot, text, k, wait=wait, **conditions)
-    marks = {id(hit.tool): {"score": round(hit.score, 4), "fit": hit.fit} for hit in hits}
-    return CatalogHits([hit.tool for hit in hits], marks, hits.mode)

@@ -58,12 +58,6 @@ def make_overloaded(message: str, retry_after: int, details: dict[str, Any] | No
     return HttpFault(429, "server.overloaded", message, details=details, retry_after=retry_after)
 
 
-def make_invalid_cursor() -> HttpFault:
-    """Return the 400 for a cursor that is malformed or belongs to another list or to other filters."""
-    words = "cursor does not belong to this list: use next_cursor of the previous page, with the same filters"
-    return HttpFault(400, "request.invalid_query", words)
-
-
 def find_session_fault(error: BaseException) -> HttpFault | None:
     """Return the `HttpFault` for an error of sessions, definitions or approvals; None for any other error."""
     if isinstance(error, SessionError | DefinitionError | ApprovalError):

@@ -152,7 +152,10 @@ class RequestBoundary:
         if page is not None:
             response = page(Request(scope), fault)
         else:
-            response = JsonResponse(_envelope(fault, scope), fault.status)
+            envelope = fault.to_envelope()
+            if not scope["path"].removeprefix(scope.get("root_path", "")).startswith("/arp"):
+                envelope["error"] = {"schema_version": SCHEMA_VERSION, **envelope["error"]}
+            response = JsonResponse(envelope, fault.status)
             response.raw_headers += fault.headers
         # The protocol reads what is left of the request body.
         await response(scope, receive, send)
@@ -186,14 +189,6 @@ def find_request_id(headers: Mapping[bytes, bytes]) -> str:
     return f"{_PROCESS}-{next(_numbers):x}"
 
 
-def _envelope(fault: HttpFault, scope: Scope) -> dict[str, object]:
-    envelope = fault.to_envelope()
-    path: str = scope["path"]
-    if not path.removeprefix(scope.get("root_path", "")).startswith("/arp"):
-        envelope["error"] = {"schema_version": SCHEMA_VERSION, **envelope["error"]}
-    return envelope
-
-
 def is_loopback(host: str) -> bool:
     """True for `localhost` and loopback addresses."""
     address = _read_address(host)
@@ -219,12 +214,24 @@ class HostGuard:
         origin = self.check(scope, caller.headers)
         if origin is not None and origin.lower() in self.origins:
             caller.shared_headers = ((b"access-control-allow-origin", origin), (b"vary", b"origin"), _EXPOSED_HEADERS)
-        return _preflight() if origin is not None and scope["method"] == "OPTIONS" else None
+        if origin is None or scope["method"] != "OPTIONS":
+            return None
+        return Response(
+            status_code=204,
+            headers={
+                "access-control-allow-methods": "GET, HEAD, POST, PUT, DELETE",
+                "access-control-allow-headers": _ALLOWED_HEADERS,
+                "access-control-max-age": "600",
+            },
+        )
 
     def check(self, scope: Scope, headers: Mapping[bytes, bytes]) -> bytes | None:
         """Raise `HttpFault` if the Host or Origin is not allowed; return the Origin, or None without one."""
         if len(headers) != len(scope["headers"]):
-            _check_repeats(scope["headers"])
+            names = [name for name, _ in scope["headers"]]
+            for name in _SINGLE:
+                if names.count(name) > 1:
+                    raise HttpFault(400, "request.invalid_http", f"the header {name.decode()} occurs more than once")
         host = headers.get(b"host")
         if host is None:
             raise HttpFault(400, "request.invalid_http", "a request needs a Host header")
@@ -240,7 +247,10 @@ class HostGuard:
         return origin
 
     def _check_host(self, host: bytes) -> None:
-        name = _read_host_name(host)
+        text = host.decode("latin-1").lower()
+        found = _HOST.fullmatch(text)
+        # A malformed value matches no allowed name.
+        name = text if found is None else found[1]
         # DNS rebinding needs a name, so any IP address is fine.
         if name not in self._names and not (self._any_address and _read_address(name)):
             raise HttpFault(
@@ -253,13 +263,6 @@ class HostGuard:
             self._accepted_hosts.add(host)
 
 
-def _check_repeats(headers: Iterable[tuple[bytes, bytes]]) -> None:
-    names = [name for name, _ in headers]
-    for name in _SINGLE:
-        if names.count(name) > 1:
-            raise HttpFault(400, "request.invalid_http", f"the header {name.decode()} occurs more than once")
-
-
 def _make_foreign_origin(who: str) -> HttpFault:
     return HttpFault(
         403,
@@ -269,30 +272,11 @@ def _make_foreign_origin(who: str) -> HttpFault:
     )
 
 
-def _read_host_name(host: bytes) -> str:
-    """Return the host name without the port; a malformed value is returned whole, and matches no allowed name."""
-    text = host.decode("latin-1").lower()
-    found = _HOST.fullmatch(text)
-    return text if found is None else found[1]
-
-
 def _read_address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
         return ipaddress.ip_address(name.strip("[]"))
     except ValueError:
         return None
-
-
-def _preflight() -> Response:
-    """Return the response to a CORS preflight, whose origin has been checked."""
-    return Response(
-        status_code=204,
-        headers={
-            "access-control-allow-methods": "GET, HEAD, POST, PUT, DELETE",
-            "access-control-allow-headers": _ALLOWED_HEADERS,
-            "access-control-max-age": "600",
-        },
-    )
 
 
 class OperationGate:

@@ -21,7 +21,7 @@ import sys
 import threading
 import time
 from bisect import bisect_left
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -276,15 +276,17 @@ class LabelledCounter:
         """Return the sums over all processes as a Prometheus counter and histogram."""
         from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
 
-        counts: dict[tuple[str, ...], Tally] = {}
+        counts: Counter[tuple[str, ...]] = Counter()
         timed: dict[tuple[str, ...], Tally] = {}
         for key, tally in chain.from_iterable(processes):
-            _add_tally(counts, key, tally)
-            _add_tally(timed, key[:1], tally)
+            counts[key] += sum(tally.buckets)
+            total = timed.setdefault(key[:1], Tally([0] * len(tally.buckets)))
+            total.buckets = [ours + theirs for ours, theirs in zip(total.buckets, tally.buckets, strict=True)]
+            total.seconds += tally.seconds
         labels = list(self._labels)
         counter = CounterMetricFamily(f"{self._name}s", self._help, labels=labels)
-        for key, tally in sorted(counts.items()):
-            counter.add_metric(key, sum(tally.buckets))
+        for key, count in sorted(counts.items()):
+            counter.add_metric(key, count)
         yield counter
         histogram = HistogramMetricFamily(f"{self._name}_seconds", self._timed_help, labels=labels[:1])
         names = [*map(str, self._bounds), "+Inf"]
@@ -358,11 +360,21 @@ class Metrics:
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metric families; called by the Prometheus registry."""
+        from prometheus_client.core import GaugeMetricFamily
+
         processes = list(self._read_processes())
-        yield _info_family()
+        info = GaugeMetricFamily("toolyard_info", "Always 1; the version is its label.", labels=["version"])
+        info.add_metric([VERSION], 1)
+        yield info
         yield from self._requests.collect(one.requests for one in processes)
         yield from self._calls.collect(one.calls for one in processes)
-        yield from _gauge_families(processes, self._clock())
+        now = self._clock()
+        alive = [one.gauges for one in processes if now - one.at < _ALIVE_SECONDS]
+        for name, (exported, help_text) in GAUGES.items():
+            values = [gauges[name] for gauges in alive if name in gauges]
+            if values:
+                value = max(values) if name in _SHARED_GAUGES else sum(values)
+                yield GaugeMetricFamily(exported, help_text, value=value)
 
     def describe(self) -> Iterable[Metric]:
         """Return nothing, or the registry would collect everything once to learn the names."""
@@ -393,31 +405,3 @@ class Metrics:
         self.write_shared()
         for path in sorted(self.shared.glob("toolyard-*.json")):
             yield msgspec.json.decode(path.read_bytes(), type=_Counts)
-
-
-def _info_family() -> Metric:
-    from prometheus_client.core import GaugeMetricFamily
-
-    family = GaugeMetricFamily("toolyard_info", "Always 1; the version is its label.", labels=["version"])
-    family.add_metric([VERSION], 1)
-    return family
-
-
-def _gauge_families(processes: list[_Counts], now: float) -> Iterator[Metric]:
-    from prometheus_client.core import GaugeMetricFamily
-
-    alive = [one.gauges for one in processes if now - one.at < _ALIVE_SECONDS]
-    for name, (exported, help_text) in GAUGES.items():
-        values = [gauges[name] for gauges in alive if name in gauges]
-        if values:
-            value = max(values) if name in _SHARED_GAUGES else sum(values)
-            yield GaugeMetricFamily(exported, help_text, value=value)
-
-
-def _add_tally(sums: dict[tuple[str, ...], Tally], key: tuple[str, ...], tally: Tally) -> None:
-    have = sums.get(key)
-    if have is None:
-        sums[key] = Tally(list(tally.buckets), tally.seconds)
-    else:
-        have.buckets = [ours + theirs for ours, theirs in zip(have.buckets, tally.buckets, strict=True)]
-        have.seconds += tally.seconds

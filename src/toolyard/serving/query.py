@@ -18,6 +18,8 @@ from starlette.requests import Request
 
 from toolyard.serving.http_fault import HttpFault
 
+T = TypeVar("T")
+
 _QUERY = "toolyard.query"
 _MAX_PARAMETERS = 100
 _JSON_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,30})(?:\.[0-9]{1,400})?(?:[eE][+-]?[0-9]{1,4})?")
@@ -138,8 +140,6 @@ def _make_invalid_query(message: str) -> HttpFault:
     return HttpFault(400, "request.invalid_query", message)
 
 
-T = TypeVar("T")
-
 DIGEST_BYTES = 12
 """Length of the authentication code at the end of a cursor."""
 Position = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
@@ -167,6 +167,22 @@ def read_cursor(digest: bytes, cursor: str, kind: type[T]) -> T | None:
         return msgspec.json.decode(place, type=kind) if sealed == _seal_place(digest, place) else None
     except (ValueError, msgspec.DecodeError):
         return None
+
+
+def query_place(request: Request, digest: bytes, kind: type[T]) -> T | None:
+    """Return the position that the `cursor` parameter has in the list; None if it is not given."""
+    cursor = query_str(request, "cursor")
+    place = None if cursor is None else read_cursor(digest, cursor, kind)
+    if cursor is not None and place is None:
+        raise make_invalid_cursor()
+    return place
+
+
+def make_invalid_cursor() -> HttpFault:
+    """Return the 400 for a cursor that is malformed or belongs to another list or to other filters."""
+    return _make_invalid_query(
+        "cursor does not belong to this list: use next_cursor of the previous page, with the same filters"
+    )
 
 
 def _seal_place(digest: bytes, place: bytes) -> bytes:

@@ -21,7 +21,7 @@ from toolyard.engines.base import ToolEngine
 from toolyard.model.errors import ConfigError, ToolyardError
 from toolyard.model.report import LoadReport
 from toolyard.serving.admission import Admission
-from toolyard.serving.catalog_view import CatalogView, SnapshotCache, Visibility
+from toolyard.serving.catalog_view import CatalogView
 from toolyard.serving.idempotency import Idempotency
 from toolyard.serving.invoke import CurrentNames, Invoker
 from toolyard.serving.keys import POLL_SECONDS, KeyRing
@@ -115,7 +115,7 @@ class Service:
         self.quota = SessionQuota(engine.sessions, block.sessions_per_key)
         self.idempotency = Idempotency(self.records)
         self.names = CurrentNames(registry, yard.domains)
-        self.catalog = CatalogView(registry, self.names, SnapshotCache(), Visibility(engine.policy))
+        self.catalog = CatalogView(registry, self.names, engine.policy)
         self.invoker = Invoker(yard, self.names, self.idempotency, self.metrics, block.call_timeout)
         self.registrations = Registrations(registry, self.records)
         self.loaded = LoadedCatalog(yard, self.records, self.registrations)

@@ -17,7 +17,7 @@ from toolyard.model.call import Notify
 from toolyard.model.report import SourceReport
 from toolyard.model.tool import Tool
 from toolyard.registry.snapshot import Snapshot
-from toolyard.serving.catalog_view import MAX_QUERY, MOST_HITS, CatalogHits, CatalogView, IsVisible, search_tools
+from toolyard.serving.catalog_view import MAX_QUERY, MOST_HITS, CatalogHits, CatalogView, IsVisible
 from toolyard.serving.console.rendering import PageView, first_line
 from toolyard.serving.identity import Principal
 from toolyard.serving.query import query_str, read_count
@@ -124,17 +124,14 @@ def _search(
     catalog: CatalogView, principal: Principal, query: str, names: Collection[str] | None, nearest: bool, most: int
 ) -> CatalogHits:
     """Search the tools with these names, or all. Filters apply before ranking, so they do not use up hits."""
-    snapshot = catalog.registry.snapshot
-    where = catalog.filter_visible(principal, snapshot)
-    if names is not None:
-        shows = where
-        where = lambda tool: tool.qualified_name in names and (shows is None or shows(tool))  # noqa: E731
-    return search_tools(catalog.registry, snapshot, query, most, where=where, threshold=0.0 if nearest else None)
+    where = None if names is None else lambda tool: tool.qualified_name in names
+    threshold = 0.0 if nearest else None
+    return catalog.search(principal, catalog.registry.snapshot, query, most, where=where, threshold=threshold)
 
 
 def _make_rows(catalog: CatalogView, principal: Principal, snapshot: Snapshot) -> dict[str, CatalogRow]:
     """Rows by qualified name, grouped by namespace."""
-    shows, held = catalog.visibility.filter_for(principal), partial(catalog.visibility.is_held, principal)
+    shows, held = catalog.filter_for(principal), partial(catalog.is_held, principal)
     rows: dict[str, list[CatalogRow]] = {}
     for name, candidates in snapshot.names.items():
         tools = tuple(one.tool for one in candidates if shows is None or shows(one.tool))
@@ -232,7 +229,7 @@ async def show_graph(service: Service, request: Request) -> Data:
     """`GET /console/graph`: the strongest edges of the dataflow; `?namespace=` limits it to one namespace."""
     namespace, catalog = query_str(request, "namespace") or "", service.catalog
     principal = caller_of(request).principal
-    list_edges = partial(_list_edges, catalog.visibility.filter_for(principal), namespace)
+    list_edges = partial(_list_edges, catalog.filter_for(principal), namespace)
     return await asyncio.to_thread(catalog.compute_cached, principal, ("console graph", namespace), list_edges)
 
 

@@ -147,7 +147,7 @@ def _fill_defaults(fields: list[FormField]) -> dict[str, str]:
 
 def _find_overloads(catalog: CatalogView, request: Request) -> list[Tool]:
     """Every visible overload of a qualified name, alias or unambiguous bare name."""
-    name, shows = path_value(request), catalog.visibility.filter_for(caller_of(request).principal)
+    name, shows = path_value(request), catalog.filter_for(caller_of(request).principal)
     snapshot = catalog.registry.snapshot
     try:
         candidates = find_overloads(snapshot, name, sees=shows, hints=False)
@@ -226,7 +226,7 @@ def _show_draft(service: Service, request: Request, draft: _Draft) -> Data:
         # Both None without a dataflow enrichment.
         "fed_by": fed_by,
         "feeds": feeds,
-        "held": catalog.visibility.is_held(principal, tool),
+        "held": catalog.is_held(principal, tool),
         "stale": tool.source in list_stale(catalog),
     }
 
@@ -252,7 +252,7 @@ def _find_neighbors(catalog: CatalogView, request: Request, tool: Tool) -> tuple
     place = dataflow.place(tool) if isinstance(dataflow, Dataflow) else None
     if not isinstance(dataflow, Dataflow) or place is None:
         return None, None
-    shows = catalog.visibility.filter_for(caller_of(request).principal)
+    shows = catalog.filter_for(caller_of(request).principal)
 
     def describe(edges: list[tuple[int, float]], *, incoming: bool) -> list[Data]:
         tools = dataflow.tools

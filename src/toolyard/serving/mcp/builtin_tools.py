@@ -15,7 +15,7 @@ from toolyard.app.blocks import McpBlock
 from toolyard.model.call import Mode, ToolCall, ToolResult
 from toolyard.model.errors import ErrorInfo, InvalidArguments, SessionError
 from toolyard.serving.admission import Place
-from toolyard.serving.catalog_view import MAX_QUERY, search_tools as search_catalog
+from toolyard.serving.catalog_view import MAX_QUERY
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.mcp.json_rpc import Json, RequestContext
 from toolyard.serving.mcp.server import BuiltinTool, McpEndpoint, McpNames, make_call_result
@@ -114,11 +114,10 @@ async def _find_tools(server: McpEndpoint, context: RequestContext, arguments: S
 
 
 def _search_now(server: McpEndpoint, names: McpNames, context: RequestContext, arguments: SearchArguments) -> Json:
-    found = search_catalog(
-        *(server.yard.tool_registry, names.snapshot, arguments.query, arguments.k),
+    found = server.catalog.search(
+        *(context.caller.principal, names.snapshot, arguments.query, arguments.k),
         namespace=or_default(arguments.namespace, None),
         tags=arguments.tags,
-        where=server.catalog.filter_visible(context.caller.principal, names.snapshot),
         threshold=or_default(arguments.threshold, None),
     )
     shown = zip(found.tools, names.show_tools(found.tools), strict=True)

@@ -434,7 +434,7 @@ class McpEndpoint:
         if cursor is not None and type(cursor) is not str:
             raise RpcFault(INVALID_PARAMS, "cursor must be text")
         names, cache = await self.current_names(), self.catalog.cache
-        slot = ("mcp", self.catalog.visibility.cache_key(principal), cursor, stateless)
+        slot = ("mcp", self.catalog.cache_key(principal), cursor, stateless)
         body: bytes | None = cache.get(names.snapshot, slot)
         if body is None:
             async with Place(self.reads, principal):

@@ -11,10 +11,9 @@ from starlette.responses import Response
 from toolyard.calls.approval import ANONYMOUS, Approval, ApprovalState, Decider, check_decider
 from toolyard.calls.approvals import Approvals
 from toolyard.model.errors import ApprovalError, DefinitionError
-from toolyard.serving.http_fault import make_invalid_cursor
 from toolyard.serving.identity import Principal
 from toolyard.serving.invoke import read_wait_seconds
-from toolyard.serving.query import CURSOR, QueryParameter, limit_parameter, query_limit, query_str
+from toolyard.serving.query import CURSOR, QueryParameter, limit_parameter, make_invalid_cursor, query_limit, query_str
 from toolyard.serving.routing import BODY, JsonResponse, caller_of, operation, or_default, path_value, read_json
 from toolyard.serving.wire_types import ApprovalListing, ApprovalShape, DecisionBody
 

@@ -143,11 +143,8 @@ class ArpTools:
     async def get_tool(self, request: Request) -> Response:
         """A definition by its tool id; 409 for an overloaded tool without `fingerprint`."""
         tool_id, principal = path_value(request), caller_of(request).principal
-        names = self._catalog.names.now
-        known = names.find_id(tool_id, self._catalog.visibility.filter_for(principal))
-        fingerprint = query_str(request, "fingerprint")
-        tool = self._catalog.find_overload(principal, known, tool_id, fingerprint, by_id=True)
-        return JsonResponse(show_arp_definition(names, tool))
+        tool = self._catalog.find_definition(principal, tool_id, query_str(request, "fingerprint"), by_id=True)
+        return JsonResponse(show_arp_definition(self._catalog.names.now, tool))
 
     @operation(
         *("POST /arp/v1/tool-invocations", "Call a tool; a repeated invocation_id returns the first result"),

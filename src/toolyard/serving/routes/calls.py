@@ -12,7 +12,7 @@ from starlette.responses import Response
 from toolyard.calls.call_log import CallFilter, LogPosition, read_call_id
 from toolyard.calls.journal import Journal
 from toolyard.engines.base import ToolEngine
-from toolyard.serving.http_fault import HttpFault, make_invalid_cursor
+from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import Principal
 from toolyard.serving.query import (
     Position,
@@ -20,8 +20,8 @@ from toolyard.serving.query import (
     digest_json,
     limit_parameter,
     query_limit,
+    query_place,
     query_str,
-    read_cursor,
     write_cursor,
 )
 from toolyard.serving.routing import JsonResponse, caller_of, operation, path_value
@@ -79,10 +79,7 @@ class CallRoutes:
                 return {"calls": []}
             wanted = msgspec.structs.replace(wanted, owner=own)
         digest = digest_json(wanted)
-        cursor = query_str(request, "cursor")
-        place = None if cursor is None else read_cursor(digest, cursor, tuple[Position, Position])
-        if cursor is not None and place is None:
-            raise make_invalid_cursor()
+        place = query_place(request, digest, tuple[Position, Position])
         before = None if place is None else LogPosition(*place)
         page = await self._engine.sessions.off_loop(lambda: log.list_calls(wanted, limit, before))
         answer: dict[str, Any] = {"calls": [row.to_dict() for row in page.rows]}

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from toolyard.engines.base import ToolEngine
 from toolyard.model.call import Mode, ToolCall
 from toolyard.model.errors import ErrorInfo
-from toolyard.serving.http_fault import HttpFault, make_invalid_cursor
+from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import Caller
 from toolyard.serving.invoke import Invoker, make_approval_location, read_idempotency_key
 from toolyard.serving.query import (
@@ -23,8 +23,8 @@ from toolyard.serving.query import (
     limit_parameter,
     query_int,
     query_limit,
+    query_place,
     query_str,
-    read_cursor,
     write_cursor,
 )
 from toolyard.serving.routing import JsonResponse, caller_of, operation, or_default, path_value, read_json
@@ -348,12 +348,10 @@ class SessionRoutes:
         """The sessions that the key opened, ordered by id."""
         limit = query_limit(request)
         sessions, owner = self._engine.sessions, caller_of(request).principal.owner or ""
-        digest, cursor = digest_json("sessions", owner), query_str(request, "cursor")
-        place = ("",) if cursor is None else read_cursor(digest, cursor, tuple[str])
-        if place is None:
-            raise make_invalid_cursor()
+        digest = digest_json("sessions", owner)
+        (last,) = query_place(request, digest, tuple[str]) or ("",)
         found = await sessions.off_loop(lambda: list_sessions(sessions, owner))
-        lines = [line for line in found if line[0] > place[0]]
+        lines = [line for line in found if line[0] > last]
         page: dict[str, Any] = {
             "sessions": [
                 {"session_id": name, "entries": count, "used": format_time(sessions, used)}

@@ -18,8 +18,8 @@ from toolyard.model.call import ToolCall, ToolResult
 from toolyard.model.errors import CALL_STATUSES, ErrorInfo, http_status_of
 from toolyard.model.tool import Tool
 from toolyard.registry.snapshot import Snapshot
-from toolyard.serving.catalog_view import MAX_QUERY, MOST_HITS, CatalogHits, CatalogView, search_tools, show_native
-from toolyard.serving.http_fault import HttpFault, make_invalid_cursor
+from toolyard.serving.catalog_view import MAX_QUERY, MOST_HITS, CatalogHits, CatalogView, show_native
+from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import Caller, Principal
 from toolyard.serving.invoke import (
     Invoker,
@@ -34,6 +34,7 @@ from toolyard.serving.query import (
     QueryParameter,
     digest_json,
     limit_parameter,
+    make_invalid_cursor,
     query_fraction,
     query_limit,
     query_str,
@@ -193,8 +194,7 @@ class ToolRoutes:
         words, threshold = query_str(request, "q"), query_fraction(request, "threshold")
         if words:
             asked: dict[str, Any] = {"namespace": namespaces or None, "tags": tags, "threshold": threshold}
-            asked["where"] = self._catalog.filter_visible(principal, snapshot)
-            return search_tools(self._catalog.registry, snapshot, words, min(k, MOST_HITS), **asked)
+            return self._catalog.search(principal, snapshot, words, min(k, MOST_HITS), **asked)
         tools = self._catalog.list_visible(principal, snapshot)
         if namespaces:
             tools = [tool for tool in tools if tool.namespace in namespaces]
