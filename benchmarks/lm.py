@@ -20,7 +20,7 @@ import orjson
 from benchmarks.harness import Row, measure, show
 from benchmarks.lm_server import CONTENT
 from toolyard import Invocation, LMToolEngine, Tool, ToolCall, ToolEngine, ToolRegistry
-from toolyard.engines.lm.conversation import INSTRUCTION, Prompts, _tool_head
+from toolyard.engines.lm import INSTRUCTION, Prompts, _tool_head
 from toolyard.links.lm import Message
 
 SESSIONS = 1_000

@@ -331,11 +331,11 @@ ENGINES: PluginTable[Any] = PluginTable(
     "tool engine",
     "toolyard.engines",
     {
-        "lm": "toolyard.engines.lm.engine:LMToolEngine",
+        "lm": "toolyard.engines.lm:LMToolEngine",
         "mcp": "toolyard.engines.mcp:MCPToolEngine",
         "multi": "toolyard.engines.multi:MultiToolEngine",
         "python": "toolyard.engines.python:PythonToolEngine",
-        "replay": "toolyard.engines.replay.engine:ReplayToolEngine",
+        "replay": "toolyard.engines.replay:ReplayToolEngine",
         "rest": "toolyard.engines.rest.engine:RESTToolEngine",
         "scripts": "toolyard.engines.python:ScriptToolEngine",
     },

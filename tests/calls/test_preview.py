@@ -10,7 +10,7 @@ from toolyard.calls.call_path import CallPath
 from toolyard.calls.policy import Policy, Rule
 from toolyard.engines.base import ToolEngine
 from toolyard.engines.effectful import OutwardEngine
-from toolyard.engines.lm.engine import LMToolEngine
+from toolyard.engines.lm import LMToolEngine
 from toolyard.engines.python import PythonToolEngine
 from toolyard.model.call import ToolContext
 from toolyard.model.errors import ToolFailed

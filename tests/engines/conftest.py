@@ -1,8 +1,9 @@
-"""The places of tests/sessions, and checks after every engine test."""
+"""The places of tests/sessions, and cassettes of both kinds."""
 
 import pytest
 from sessions.conftest import Place, place, postgres_place, sqlite_place  # noqa: F401 - fixtures
 
+from conftest import chosen_way, ways_to_try
 from toolyard.sessions.sessions import Sessions
 
 
@@ -31,3 +32,8 @@ def anywhere(request):
         found.open_sessions = lambda: Sessions(found.open())
     yield found
     found.close()
+
+
+@pytest.fixture(params=ways_to_try("tape.jsonl", "tape.yaml"))
+def tape(request, tmp_path):
+    return tmp_path / chosen_way(request)

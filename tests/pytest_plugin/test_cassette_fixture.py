@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from warm_python import WarmPython
 
-from toolyard.engines.replay.cassette import Cassette
+from toolyard.engines.cassette import Cassette
 
 pytestmark = pytest.mark.process
 
@@ -77,7 +77,7 @@ class Run:
 def python():
     found = WarmPython(
         *("pytest", "xdist", "_pytest.junitxml", "_pytest.unittest", "_pytest.debugging", "pdb", "toolyard.app"),
-        *("toolyard.engines.python", "toolyard.engines.replay.engine", "toolyard.sources.python"),
+        *("toolyard.engines.python", "toolyard.engines.replay", "toolyard.sources.python"),
         *(
             "toolyard.parsing.yaml_events",
             "toolyard.pytest_plugin.cassette_fixture",

@@ -21,7 +21,7 @@ from toolyard.cli.output import (
     write_command,
 )
 from toolyard.cli.yard import config_path, open_registry
-from toolyard.engines.replay.cassette import Cassette, Recording, drift_of
+from toolyard.engines.cassette import Cassette, Recording, drift_of
 from toolyard.model.errors import ErrorInfo
 
 CassettePath = Annotated[Path, Parameter(help="The cassette, a .jsonl or .yaml file.")]

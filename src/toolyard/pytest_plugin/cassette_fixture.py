@@ -18,8 +18,8 @@ from toolyard.app.toolyard import Toolyard
 from toolyard.calls.call_path import CallPath
 from toolyard.engines import base
 from toolyard.engines.base import ToolEngine
+from toolyard.engines.cassette import Drift
 from toolyard.engines.replay import ReplayMatch, ReplayMode, ReplayToolEngine
-from toolyard.engines.replay.cassette import Drift
 from toolyard.model.errors import ConfigError
 from toolyard.model.tool import digest
 from toolyard.pytest_plugin import MARK, install_recording

@@ -2,8 +2,7 @@
 
 import json
 
-from toolyard.engines.lm import LMToolEngine
-from toolyard.engines.lm.conversation import INSTRUCTION
+from toolyard.engines.lm import INSTRUCTION, LMToolEngine
 from toolyard.model.call import ToolCall
 from toolyard.model.tool import Tool
 from toolyard.registry import ToolRegistry

@@ -5,14 +5,7 @@ from hypothesis import given, strategies as st
 
 from engines.lm.support import FREE, WEATHER, call, text
 from toolyard.engines.base import ToolEngine
-from toolyard.engines.lm.conversation import (
-    Bounds,
-    Prompts,
-    UnusableAnswer,
-    answer_schema,
-    read_result,
-    response_format,
-)
+from toolyard.engines.lm import Bounds, Prompts, UnusableAnswer, answer_schema, read_result, response_format
 from toolyard.links.lm import likely_tokens
 from toolyard.model.errors import ToolFailed
 from toolyard.model.tool import Tool

@@ -5,7 +5,7 @@ import pytest
 from engines.engine_support import call
 from engines.replay.support import MATCHES, counting, recorded, replayed, told
 from toolyard import Denied, PythonToolEngine, ReplayToolEngine
-from toolyard.engines.replay.cassette import Cassette
+from toolyard.engines.cassette import Cassette
 from toolyard.model.errors import InvalidArguments, NoEngine
 
 

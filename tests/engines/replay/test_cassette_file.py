@@ -10,13 +10,13 @@ from warm_python import warm_toolyard
 
 from engines.engine_support import call
 from engines.replay.support import counting, recorded
-from toolyard.engines.replay.cassette import Cassette
+from toolyard.engines.cassette import Cassette
 
 pytestmark = pytest.mark.process
 
 WRITER = """\
 import sys
-from toolyard.engines.replay.cassette import Cassette, Recording
+from toolyard.engines.cassette import Cassette, Recording
 cassette = Cassette(sys.argv[1])
 rows = {"rows": ["%06d" % number for number in range(3000)]}
 print("ready", flush=True)

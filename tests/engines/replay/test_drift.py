@@ -8,7 +8,7 @@ from pydantic import Field
 from engines.engine_support import call, registry_of
 from engines.replay.support import MATCHES, counting, recorded, told
 from toolyard import ReplayToolEngine
-from toolyard.engines.replay.cassette import Cassette, drift_of
+from toolyard.engines.cassette import Cassette, drift_of
 
 
 def test_what_was_taken_out_of_arguments_is_no_drift(tape):

@@ -9,7 +9,7 @@ import pytest
 from engines.engine_support import call, registry_of
 from engines.replay.support import counting, recorded, replayed
 from toolyard import Content, PythonToolEngine, ReplayToolEngine, ToolFailed
-from toolyard.engines.replay.cassette import Cassette, Recording
+from toolyard.engines.cassette import Cassette, Recording
 
 
 class Token(TypedDict):

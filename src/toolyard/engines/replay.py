@@ -21,16 +21,7 @@ from toolyard.calls.faults import Fault, FaultPlan
 from toolyard.calls.invocation import Invocation
 from toolyard.calls.result import plain_answer
 from toolyard.engines.base import ToolEngine
-from toolyard.engines.replay.cassette import (
-    ALL,
-    Cassette,
-    ChangedTool,
-    Drift,
-    MovedCall,
-    Recording,
-    call_key,
-    find_nearest,
-)
+from toolyard.engines.cassette import ALL, Cassette, ChangedTool, Drift, MovedCall, Recording, call_key, find_nearest
 from toolyard.loop.threads import loop_runs_here
 from toolyard.model.call import Content, ToolCall
 from toolyard.model.errors import (

@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 from warm_python import warm_toolyard
 
 from toolyard import ConfigError, MalformedSource, SourceUnavailable
-from toolyard.engines.replay.cassette import Cassette, Recording, call_key, find_nearest
+from toolyard.engines.cassette import Cassette, Recording, call_key, find_nearest
 from toolyard.model.errors import CallError, ErrorInfo
 
 TEXT = st.one_of(
@@ -96,7 +96,7 @@ def test_half_a_line_is_ignored_and_the_next_one_takes_its_place(tmp_path):
 def test_processes_write_to_one_cassette_without_tearing_it(tmp_path, suffix):
     path = tmp_path / f"tape.{suffix}"
     code = (
-        "import sys; from toolyard.engines.replay.cassette import Cassette, Recording\n"
+        "import sys; from toolyard.engines.cassette import Cassette, Recording\n"
         "c = Cassette(sys.argv[1])\n"
         "for n in range(100): c.add(Recording(name=f'p{sys.argv[2]}::t', arguments={'n': n, 'fill': 'x' * 3000}, result=n))\n"
     )
