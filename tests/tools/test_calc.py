@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, example, given, strategies as st
 
 from toolyard import ToolFailed
-from toolyard.tools.core.calc import MAX_BRACKETS, MAX_DIGITS, MAX_LENGTH, MAX_TERMS, evaluate
+from toolyard.tools.core import MAX_BRACKETS, MAX_DIGITS, MAX_LENGTH, MAX_TERMS, evaluate
 
 BINARY = {
     ast.Add: operator.add,
