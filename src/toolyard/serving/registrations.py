@@ -14,7 +14,7 @@ import msgspec
 from msgspec import UNSET
 
 from toolyard.app.toolyard import Toolyard
-from toolyard.engines.script_runner import weakest_level
+from toolyard.engines.python import weakest_level
 from toolyard.links.http.addresses import read_base_url
 from toolyard.model.bindings import Binding, McpBinding, RestBinding, RestBody, RestParameter, Style
 from toolyard.model.errors import ConfigError, DefinitionError, MalformedSource, ToolyardError
