@@ -11,10 +11,10 @@ from waiting import SOON, until
 from engines.rest.echo_server import EchoServer
 from engines.rest.test_engine import ask, engine_for, tool_at
 from toolyard import MultiToolEngine, ToolCall, ToolRegistry
-from toolyard.engines.rest.answer import ExpectedAnswer, make_error
+from toolyard.engines.rest.operation import RestOperation, make_error
 from toolyard.links.http.auth_entry import read_auth
 from toolyard.links.http.messages import Incoming
-from toolyard.model.bindings import RestScheme
+from toolyard.model.bindings import RestBinding, RestScheme
 from toolyard.model.errors import ConfigError, SessionError
 
 SECRET = "s3cr3t-value-of-mine"
@@ -318,9 +318,9 @@ def test_no_session_loses_its_credentials_to_another(echo, monkeypatch):
 @pytest.mark.parametrize("name", ["X-${HOME}", "x" * 5_000])
 def test_a_hint_repeats_no_line_of_a_specification_that_would_be_harmful_or_long(name):
     schemes = {"s": RestScheme(type="api_key", location="query", name=name)}
-    expected = ExpectedAnswer("GET", "https://x.example", (), [["s"]], schemes)
+    operation = RestOperation(RestBinding("GET", "/", "https://x.example", security=(("s",),), schemes=schemes))
     refused = Incoming(status=401, headers=(), body=b"", url="https://x.example")
-    hint = make_error(refused, expected, (), 0.0).info.hint
+    hint = make_error(refused, operation, (), 0.0).info.hint
     assert "no credential was sent" in hint and "${" not in hint and len(hint) < 500
 
 

@@ -15,8 +15,7 @@ from toolyard.calls.drive import Flow, WaitPair, drive_or_await
 from toolyard.calls.invocation import Invocation
 from toolyard.dialects.telemetry import carry_trace
 from toolyard.engines.effectful import OutwardEngine, SimulationOptions
-from toolyard.engines.rest.answer import read_answer
-from toolyard.engines.rest.request import RestOperation, named_hosts
+from toolyard.engines.rest.operation import RestOperation, read_answer
 from toolyard.links.http.addresses import AddressRule, read_base_url
 from toolyard.links.http.auth import TokenUnavailable
 from toolyard.links.http.auth_entry import AuthEntry, join_credentials, read_auth
@@ -328,13 +327,13 @@ class RESTToolEngine(OutwardEngine):
                 headers = (*headers, (self._key_header, key))
         self._breaker.check(operation.origin)
         outgoing = Outgoing(
-            method=operation.expected.method,
+            method=operation.method,
             url=url,
             headers=headers,
             body=body,
             deadline=invocation.deadline,
             credential=chosen.credential,
-            named=operation.named + operation.allowed + chosen.named,
+            named=operation.hosts + chosen.named,
         )
         return _SentRequest(operation, chosen, outgoing, time.monotonic())
 
@@ -342,7 +341,7 @@ class RESTToolEngine(OutwardEngine):
         known = self._operations.get(id(binding))
         if known is not None:
             return known[1], known[2]
-        operation = RestOperation(binding, self.base_url, named_hosts(binding.named, self.base_url))
+        operation = RestOperation(binding, self.base_url)
         chosen = choose_credentials(operation, self._auth)
         if len(self._operations) >= _MAX_OPERATIONS:
             self._operations.clear()
@@ -389,7 +388,7 @@ class RESTToolEngine(OutwardEngine):
         else:
             self._breaker.record_success(sent.operation.origin)
         secrets = (*sent.chosen.secrets, *self._header_secrets)
-        return read_answer(incoming, sent.operation.expected, secrets, time.time())
+        return read_answer(incoming, sent.operation, secrets, time.time())
 
     def _count_failure(self, sent: _SentRequest, error: CallError) -> None:
         """Count an error that suggests that the server is in trouble."""
