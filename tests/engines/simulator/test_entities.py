@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 from engines.engine_support import ask
 from toolyard import LMToolEngine, RestBinding, Tool, ToolRegistry
 from toolyard.engines.simulator.entities import EntityStore, merge_fields
-from toolyard.engines.simulator.patches import apply_patch, is_patch
+from toolyard.engines.simulator.simulator import apply_patch, is_patch
 from toolyard.model.bindings import RestBody, RestParameter
 from toolyard.model.errors import ToolFailed
 

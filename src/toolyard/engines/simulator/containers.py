@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 from toolyard.engines.simulator.draw import DEEP, LEAVES, TOO_MANY, Check, Draw, GaveUp, Make
 from toolyard.engines.simulator.formats import PLAIN_WORDS
-from toolyard.engines.simulator.patterns import Unreadable, Write, writer_of
-from toolyard.engines.simulator.scalars import ID_NAMES, MakerSource
+from toolyard.engines.simulator.scalars import ID_NAMES, MakerSource, Unreadable, Write, writer_of
 from toolyard.model.json_schema import copy_json
 from toolyard.schema.compile import compile_schema
 from toolyard.schema.fold import find_ways, json_key

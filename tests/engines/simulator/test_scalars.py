@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from toolyard.engines.simulator.draw import Draw
-from toolyard.engines.simulator.patterns import Unreadable, writer_of
+from toolyard.engines.simulator.scalars import Unreadable, writer_of
 from toolyard.schema.compile import compile_schema
 
 PATTERNS = [
