@@ -82,7 +82,11 @@ class Admission:
         if tenant.bucket is not None:
             pause = tenant.bucket.try_take(self._clock())
             if pause:
-                raise _make_rate_limited(pause)
+                raise HttpFault(
+                    *(429, "request.rate_limited", "this key exceeds its request rate"),
+                    details={"retry_after": round(pause, 3)},
+                    retry_after=max(1, math.ceil(pause)),
+                )
 
     def _find_tenant(self, principal: Principal) -> Tenant:
         tenant = self._tenants.get(principal.key_id)
@@ -281,17 +285,6 @@ class Place:
 
     async def __aexit__(self, *_error: object) -> None:
         self.leave()
-
-
-def _make_rate_limited(pause: float) -> HttpFault:
-    seconds = max(1, math.ceil(pause))
-    return HttpFault(
-        429,
-        "request.rate_limited",
-        "this key exceeds its request rate",
-        details={"retry_after": round(pause, 3)},
-        retry_after=seconds,
-    )
 
 
 def _make_overloaded() -> HttpFault:

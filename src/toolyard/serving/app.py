@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -16,10 +15,8 @@ from toolyard.app.toolyard import Toolyard
 from toolyard.serving.console.routes import Console
 from toolyard.serving.http_fault import ARP_PLACE, HttpFault
 from toolyard.serving.mcp.http_transports import SseTransport, StreamableHttp
-from toolyard.serving.mcp.server import McpEndpoint
 from toolyard.serving.middleware import HostGuard, OperationGate, RequestBoundary
 from toolyard.serving.monitoring import RequestLog
-from toolyard.serving.query import QueryParameter
 from toolyard.serving.routes.approvals import ApprovalRoutes
 from toolyard.serving.routes.arp import ArpTools
 from toolyard.serving.routes.calls import CallRoutes
@@ -32,9 +29,7 @@ from toolyard.serving.routes.tools import ToolRoutes
 from toolyard.serving.routing import Operation, list_operations, make_routes
 from toolyard.serving.service import Service
 
-_Body = dict[str, Any]
 _ARP_PATH = re.compile(r"/(v1/tool-invocations|v1(alpha|beta)\d+/)")
-_SESSION = QueryParameter("session_id", {"type": "string", "minLength": 1, "maxLength": 128}, "Id from `/sse`.")
 
 
 def asgi(yard: Toolyard, block: ServerBlock | None = None) -> Starlette:
@@ -69,11 +64,7 @@ def create_app(service: Service) -> Starlette:
     block = service.block
     log = RequestLog(block.log)
     console = Console(service) if block.page else None
-    operations = [
-        *_api_operations(service),
-        *(_mcp_operations(service.mcp) if block.mcp.enabled else ()),
-        *(() if console is None else console.operations()),
-    ]
+    operations = [*_list_api(service), *(() if console is None else console.operations())]
     operations += list_operations(OpenApiRoute(operations, service.keys))
 
     def make_gate(operation: Operation) -> ASGIApp:
@@ -115,7 +106,7 @@ def create_app(service: Service) -> Starlette:
     return app
 
 
-def _api_operations(service: Service) -> list[Operation]:
+def _list_api(service: Service) -> list[Operation]:
     catalog, invoker = service.catalog, service.invoker
     return list_operations(
         ToolRoutes(catalog, invoker),
@@ -129,22 +120,7 @@ def _api_operations(service: Service) -> list[Operation]:
             *(service.loaded, service.records, service.keys, service.metrics, service.failing),
             strict=service.block.strict,
         ),
-    )
-
-
-def _mcp_operations(server: McpEndpoint) -> tuple[Operation, ...]:
-    """The operations of MCP over streamable HTTP and over the older SSE transport."""
-    http, sse = StreamableHttp(server), SseTransport(server)
-    return (
-        Operation(*("POST", "/mcp", http.post_message, "Message from an MCP client", _Body), streams=True, shown=False),
-        Operation("GET", "/mcp", http.open_stream, "Messages to an MCP client", streams=True, shown=False),
-        Operation("DELETE", "/mcp", http.end_session, "End an MCP session", shown=False),
-        Operation("GET", "/sse", sse.open_stream, "Messages to an older MCP client", streams=True, shown=False),
-        Operation(
-            *("POST", "/messages", sse.post_message, "Message from an older MCP client", _Body),
-            query=(_SESSION,),
-            shown=False,
-        ),
+        *((StreamableHttp(service.mcp), SseTransport(service.mcp)) if service.block.mcp.enabled else ()),
     )
 
 

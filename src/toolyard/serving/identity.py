@@ -75,18 +75,13 @@ def _read_grant(text: str) -> Grant:
         raise ConfigError(
             f"scope {text!r}: write namespaces and verbs, such as 'hr:list,execute', 'weather*:list', '*:*'"
         )
-    if verbs == "*":
-        return Grant(namespaces, frozenset(VERBS))
-    return Grant(namespaces, frozenset(_read_verb(verb.strip(), text) for verb in verbs.split(",")))
-
-
-def _read_verb(verb: str, text: str) -> Verb:
-    for known in VERBS:
-        if verb == known:
-            return known
-    near = find_similar(verb, VERBS)
-    hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(VERBS)}, or * for all"
-    raise ConfigError(f"scope {text!r}: no verb is called {verb!r}; {hint}")
+    named = VERBS if verbs == "*" else [verb.strip() for verb in verbs.split(",")]
+    for verb in named:
+        if verb not in VERBS:
+            near = find_similar(verb, VERBS)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(VERBS)}, or * for all"
+            raise ConfigError(f"scope {text!r}: no verb is called {verb!r}; {hint}")
+    return Grant(namespaces, frozenset(verb for verb in VERBS if verb in named))
 
 
 class KeyLimits(msgspec.Struct, frozen=True):

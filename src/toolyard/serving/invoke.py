@@ -180,7 +180,11 @@ class Invoker:
                 request_id=caller.request_id or None,
             )
         )
-        self._count(results, mode, time.perf_counter() - began)
+        if self._metrics is not None:
+            seconds = time.perf_counter() - began
+            for result in results:
+                code = "ok" if result.error_info is None else result.error_info.code
+                self._metrics.count_call(result.name, mode, code, seconds / len(results))
         caller.tool = results[0].name[:_MAX_LOGGED_NAME] if len(results) == 1 else f"{len(results)} calls"
         if caller.unfinished:
             answered = iter(results)
@@ -188,12 +192,6 @@ class Invoker:
         is_held = any(find_approval_id(result) for result in results if result.error_info is not None)
         caller.unfinished = tuple(results) if is_held else ()
         return results
-
-    def _count(self, results: Sequence[ToolResult], mode: Mode, seconds: float) -> None:
-        if self._metrics is not None:
-            for result in results:
-                code = "ok" if result.error_info is None else result.error_info.code
-                self._metrics.count_call(result.name, mode, code, seconds / len(results))
 
     async def _list_held(self, caller: Caller, calls: Sequence[ToolCall]) -> list[ToolCall]:
         """Return the held calls, to run them again. Where the approval has expired, that becomes the call's result."""
@@ -336,8 +334,11 @@ def wrap_result(value: Any) -> dict[str, Any]:
     return value if type(value) is dict else {"result": value}
 
 
-def collect_error_details(info: ErrorInfo) -> dict[str, Any]:
-    """Return everything an error has beyond code and message as one object, for wires with a single details field."""
+def show_error(info: ErrorInfo, show_violation: Callable[[dict[str, str]], Any]) -> dict[str, Any]:
+    """Return an error as JSON for wires whose errors have a single field `details`; `issues` in it are the violations
+    of a schema.
+    """
+    error: dict[str, Any] = {"code": info.code, "message": info.message, "retryable": info.retryable}
     details = {key: value for key, value in info.details.items() if key != "violations"}
     if info.effect != "none":
         details["effect"] = info.effect
@@ -345,7 +346,9 @@ def collect_error_details(info: ErrorInfo) -> dict[str, Any]:
         details["hint"] = info.hint
     if info.retry_after is not None:
         details["retry_after"] = info.retry_after
-    return details
+    if "violations" in info.details:
+        details["issues"] = [show_violation(violation) for violation in info.details["violations"]]
+    return {**error, "details": details} if details else error
 
 
 def find_approval_id(result: ToolResult) -> str | None:

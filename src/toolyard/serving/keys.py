@@ -26,9 +26,25 @@ from toolyard.serving.identity import KeyLimits, Principal, Scopes, read_scopes
 from toolyard.sessions.records import Records
 from toolyard.sessions.store.tables import Record
 
+POLL_SECONDS = 0.2
+"""Seconds between polls of the store, and so the delay with which other processes see a new or a revoked key."""
+STALE_SECONDS = 5.0
+"""Seconds without a successful poll after which no key is accepted."""
+SIGN_IN_SECONDS = 12 * 3600
+"""Lifetime of a sign-in in seconds."""
+
+_KIND = "key"
+_ID = 12
+_TOKEN = len("ty_") + _ID + len("_") + 43
+_ALPHABET = string.ascii_letters + string.digits
+_NO_DIGEST = bytes(32)
+_CHALLENGE = (b"www-authenticate", b'Bearer realm="toolyard"')
+_CHALLENGE_INVALID = (b"www-authenticate", b'Bearer realm="toolyard", error="invalid_token"')
 _SECRET_KIND, _SECRET_NAME, _SECRET_BYTES = "secret", "sign-in", 32
-_NOTE = re.compile(r"([A-Za-z0-9]{1,32})\.([0-9]{1,15})\.([A-Za-z0-9_-]{43})")
+_NOTE = re.compile(r"([A-Za-z0-9]{1,32})\.([0-9]{1,15})\.[A-Za-z0-9_-]{43}")
 _PURPOSE, _FORM_PURPOSE = b"toolyard sign-in 1\n", b"toolyard form 1\n"
+
+log = logging.getLogger(__name__)
 
 
 class SignIns:
@@ -55,44 +71,23 @@ class SignIns:
 
     def sign(self, key_id: str, expires: int) -> str:
         """Return a note for the key, valid until the Unix time `expires`."""
-        return f"{key_id}.{expires}.{self._mark(key_id, expires)}"
+        words = f"{key_id}.{expires}"
+        return f"{words}.{self._digest(_PURPOSE, words)}"
 
     def read(self, note: str) -> tuple[str, int] | None:
         """Return the key id and expiry of a note; None if its signature is wrong. The caller checks the expiry."""
         found = _NOTE.fullmatch(note)
-        if found is None:
+        if found is None or not hmac.compare_digest(note, self.sign(found[1], int(found[2]))):
             return None
-        key_id, expires = found[1], int(found[2])
-        return (key_id, expires) if hmac.compare_digest(found[3], self._mark(key_id, expires)) else None
+        return found[1], int(found[2])
 
     def mark_form(self, note: str) -> str:
         """Return the CSRF token for forms shown to the holder of the note."""
         return self._digest(_FORM_PURPOSE, note)
 
-    def _mark(self, key_id: str, expires: int) -> str:
-        return self._digest(_PURPOSE, f"{key_id}.{expires}")
-
     def _digest(self, purpose: bytes, text: str) -> str:
         mark = hmac.digest(self._secret, purpose + text.encode(), "sha256")
         return base64.urlsafe_b64encode(mark).rstrip(b"=").decode("ascii")
-
-
-POLL_SECONDS = 0.2
-"""Seconds between polls of the store, and so the delay with which other processes see a new or a revoked key."""
-STALE_SECONDS = 5.0
-"""Seconds without a successful poll after which no key is accepted."""
-SIGN_IN_SECONDS = 12 * 3600
-"""Lifetime of a sign-in in seconds."""
-
-_KIND = "key"
-_ID = 12
-_TOKEN = len("ty_") + _ID + len("_") + 43
-_ALPHABET = string.ascii_letters + string.digits
-_NO_DIGEST = bytes(32)
-_CHALLENGE = (b"www-authenticate", b'Bearer realm="toolyard"')
-_CHALLENGE_INVALID = (b"www-authenticate", b'Bearer realm="toolyard", error="invalid_token"')
-
-log = logging.getLogger(__name__)
 
 
 class ApiKey(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,12 +17,12 @@ from toolyard.app.toolyard import Toolyard
 from toolyard.engines.python import weakest_level
 from toolyard.links.http.addresses import read_base_url
 from toolyard.model.bindings import Binding, McpBinding, RestBinding, RestBody, RestParameter, Style
-from toolyard.model.errors import ConfigError, DefinitionError, MalformedSource, ToolyardError
+from toolyard.model.errors import ConfigError, DefinitionError, EnrichmentError, MalformedSource, ToolyardError
 from toolyard.model.names import show, split_qualified
 from toolyard.model.tool import Tool
 from toolyard.registry import ToolRegistry
 from toolyard.serving.http_fault import HttpFault
-from toolyard.serving.wire_types import McpTarget, Registration, RestTarget, Target
+from toolyard.serving.wire_types import McpTarget, Registration, RestTarget
 from toolyard.sessions.records import Records
 from toolyard.sources.base import Intake, ToolLoader
 
@@ -121,7 +121,16 @@ class Registrations:
 
     async def _change(self, entries: dict[str, bytes], store: Callable[[], Awaitable[object]]) -> None:
         before = self._source.entries
-        await self._swap(entries, before)
+        try:
+            await self._swap(entries, before)
+        except EnrichmentError as error:
+            raise HttpFault(
+                503,
+                "catalog.enrichment_failed",
+                f"nothing was changed: {error}",
+                retryable=True,
+                hint="see tools.enrichments in the config of the server",
+            ) from None
         try:
             await store()
         except BaseException:
@@ -154,7 +163,15 @@ class Registrations:
 
 
 def _make_tool(name: str, registration: Registration) -> Tool:
-    _check_effects(registration)
+    target = registration.binding
+    binding: Binding | None = None
+    if isinstance(target, RestTarget):
+        # READ tools run again, and in simulations.
+        if registration.effects == "read" and target.method in _CHANGING:
+            raise DefinitionError(f"a tool with the method {target.method} cannot have the effects 'read'; use 'write'")
+        binding = _make_rest_binding(target)
+    elif isinstance(target, McpTarget):
+        binding = McpBinding(target.server, target.tool_name)
     namespace, own = split_qualified(name)
     return Tool(
         own,
@@ -168,24 +185,8 @@ def _make_tool(name: str, registration: Registration) -> Tool:
         aliases=tuple(registration.aliases),
         effects=registration.effects,  # type: ignore[arg-type]
         source=RegisteredTools.label,
-        binding=None if registration.binding is UNSET else _make_binding(registration.binding),
+        binding=binding,
     )
-
-
-def _make_binding(target: Target) -> Binding | None:
-    match target:
-        case RestTarget():
-            return _make_rest_binding(target)
-        case McpTarget():
-            return McpBinding(target.server, target.tool_name)
-    return None
-
-
-def _check_effects(registration: Registration) -> None:
-    """Raise `DefinitionError` for a READ tool whose method changes data: READ tools run again, and in simulations."""
-    target = registration.binding
-    if isinstance(target, RestTarget) and registration.effects == "read" and target.method in _CHANGING:
-        raise DefinitionError(f"a tool with the method {target.method} cannot have the effects 'read'; use 'write'")
 
 
 def _make_rest_binding(target: RestTarget) -> RestBinding:

@@ -141,13 +141,21 @@ class PathTable(BaseRoute):
         methods: Mapping[str, ASGIApp] = scope[_METHODS]
         app = methods.get("GET" if scope["method"] == "HEAD" else scope["method"])
         if app is None:
-            raise _make_method_not_allowed(scope["method"], sorted(methods), self._find_verbs(scope["method"], methods))
+            raise self._make_method_not_allowed(scope["method"], methods)
         await app(scope, receive, send)
 
-    def _find_verbs(self, method: str, methods: Mapping[str, ASGIApp]) -> list[str]:
-        """Return the paths that extend this one by a suffix, as `x:invoke` extends `x`, and allow the method."""
+    def _make_method_not_allowed(self, method: str, methods: Mapping[str, ASGIApp]) -> HttpFault:
+        allowed = [*sorted(methods), *(["HEAD"] if "GET" in methods else [])]
+        # The paths that extend this one by a suffix, as `x:invoke` extends `x`, and allow the method.
         here = [path for path, known in self.paths.items() if known is methods]
-        return [path for path in self.paths if path.rpartition(":")[0] in here and method in self.paths[path]]
+        verbs = [path for path in self.paths if path.rpartition(":")[0] in here and method in self.paths[path]]
+        return HttpFault(
+            405,
+            "request.method_not_allowed",
+            f"{method[:32]} is not allowed here; allowed: {', '.join(allowed)}",
+            hint=f"did you mean {' or '.join(f'{method} {path}' for path in verbs)}?" if verbs else None,
+            headers=((b"allow", ", ".join(allowed).encode()),),
+        )
 
     def url_path_for(self, name: str, /, **path_params: Any) -> URLPath:
         """Raise `NoMatchFound`: these routes have no names."""
@@ -222,17 +230,6 @@ def _match_path(pattern: _Pattern, segments: tuple[str, ...]) -> dict[str, str] 
             return None
         values[fixed] = value
     return values
-
-
-def _make_method_not_allowed(method: str, known: list[str], verbs: list[str]) -> HttpFault:
-    allowed = [*known, "HEAD"] if "GET" in known else known
-    return HttpFault(
-        405,
-        "request.method_not_allowed",
-        f"{method[:32]} is not allowed here; allowed: {', '.join(allowed)}",
-        hint=f"did you mean {' or '.join(f'{method} {path}' for path in verbs)}?" if verbs else None,
-        headers=((b"allow", ", ".join(allowed).encode()),),
-    )
 
 
 JSON = "application/json; charset=utf-8"

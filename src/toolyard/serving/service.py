@@ -196,16 +196,13 @@ def build_service(config: Config, block: ServerBlock) -> Service:
         yard = undo.enter_context(Toolyard(registry, engine))
         if block.strict and not report.ok:
             raise ConfigError("strict: " + "; ".join(list_problems(report)))
-        if _is_one_file(config) and any(source.state != "ok" for source in report.sources):
+        # A file of tools was given instead of a config; if it cannot be loaded, there is nothing to serve.
+        is_one_file = len(config.loaders) == 1 and config.loaders[0].where == config.where
+        if is_one_file and any(source.state != "ok" for source in report.sources):
             raise ConfigError("; ".join(list_problems(report)))
         service = Service(yard, block, log=config.tracing.log)
         undo.pop_all()
     return service
-
-
-def _is_one_file(config: Config) -> bool:
-    """True if a file of tools was given instead of a config; if it cannot be loaded, there is nothing to serve."""
-    return len(config.loaders) == 1 and config.loaders[0].where == config.where
 
 
 def _with_domains(config: Config, block: ServerBlock) -> Config:

@@ -56,8 +56,8 @@ from toolyard.serving.mcp.json_rpc import (
 from toolyard.serving.mcp.server import McpEndpoint
 from toolyard.serving.mcp.sessions import InflightRequest, McpSession, find_cancelled, forget_request, post_mail
 from toolyard.serving.mcp.stdio import MessageClient
-from toolyard.serving.query import query_str
-from toolyard.serving.routing import BODY, LARGE_BODY, JsonResponse, base_url, caller_of, read_json
+from toolyard.serving.query import QueryParameter, query_str
+from toolyard.serving.routing import BODY, LARGE_BODY, JsonResponse, base_url, caller_of, operation, read_json
 from toolyard.serving.streams import await_disconnect
 
 _ANY_ACCEPT = b"application/json, text/event-stream"
@@ -197,6 +197,7 @@ class StreamableHttp:
         self._watch = DisconnectWatch()
         self._replies = KeptReplies()
 
+    @operation("POST /mcp", "Message from an MCP client", body=dict[str, Any], streams=True, shown=False)
     async def post_message(self, request: Request, send: Send) -> Response | None:
         """Handle one message of a client."""
         accepted = read_accept(request)
@@ -218,6 +219,7 @@ class StreamableHttp:
             headers = {name.decode(): value.decode() for name, value in fault.headers}
             return JsonResponse(encode_error(find_id(document), fault), status, headers=headers)
 
+    @operation("GET /mcp", "Messages to an MCP client", streams=True, shown=False)
     async def open_stream(self, request: Request, send: Send) -> Response | None:
         """Serve the stream of notifications of a session, or resume a response after `Last-Event-ID`."""
         if is_stateless(caller_of(request).headers, None):
@@ -245,6 +247,7 @@ class StreamableHttp:
         await serve_stream(self._server.subscribers, request, send, session.notices, silent=True)
         return None
 
+    @operation("DELETE /mcp", "End an MCP session", shown=False)
     async def end_session(self, request: Request) -> Response:
         """End a session."""
         if is_stateless(caller_of(request).headers, None):
@@ -407,6 +410,7 @@ def _refuse_method() -> HttpFault:
     )
 
 
+_SESSION = QueryParameter("session_id", {"type": "string", "minLength": 1, "maxLength": 128}, "Id from `/sse`.")
 _HOME = "mcp_sse"
 
 
@@ -431,6 +435,7 @@ class SseTransport:
         self._clients: dict[tuple[str, str], SseClient] = {}
         server.sse_clients = self._clients
 
+    @operation("GET /sse", "Messages to an older MCP client", streams=True, shown=False)
     async def open_stream(self, request: Request, send: Send) -> None:
         """Serve the stream of one client until it disconnects."""
         refuse_head(request)
@@ -452,6 +457,9 @@ class SseTransport:
             if records.shared:
                 await records.aremove(_HOME, owner, session_id)
 
+    @operation(
+        "POST /messages", "Message from an older MCP client", body=dict[str, Any], query=(_SESSION,), shown=False
+    )
     async def post_message(self, request: Request) -> Response:
         """Receive one message of a client; the response is sent on its stream."""
         principal, records = caller_of(request).principal, self._server.records

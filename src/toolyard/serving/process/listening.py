@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import resource
 import socket
-from collections.abc import Iterator
 
 import msgspec
 
@@ -47,7 +46,10 @@ def address_of(listener: socket.socket) -> Address:
 def listen(block: ServerBlock) -> socket.socket:
     """Return a listening socket for the block's host and port; raises `ConfigError` if none can be opened."""
     family, host = _resolve_host(block.host)
-    for port in _list_ports(block):
+    more = (
+        range(block.port + 1, min(block.port + _MAX_PORTS, HIGHEST_PORT + 1)) if block.auto_port and block.port else ()
+    )
+    for port in (block.port, *more):
         # asyncio sets TCP_NODELAY only on connections of sockets whose protocol is given as TCP.
         listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         try:
@@ -77,12 +79,6 @@ def _resolve_host(host: str) -> tuple[socket.AddressFamily, str]:
     # Prefer IPv4 for `localhost`, because every client tries that.
     family, _, _, _, address = min(found, key=lambda item: item[0] != socket.AF_INET)
     return family, str(address[0])
-
-
-def _list_ports(block: ServerBlock) -> Iterator[int]:
-    yield block.port
-    if block.auto_port and block.port:
-        yield from range(block.port + 1, min(block.port + _MAX_PORTS, HIGHEST_PORT + 1))
 
 
 def raise_file_limit(wanted: int) -> int:

@@ -138,9 +138,15 @@ class DeadlineProtocol(HttpToolsProtocol):
             self._set_read_timer(None)
             self._limit.waiting.pop(self, None)
             if self.cycle.response_complete:
-                self._become_idle()
+                # The request was answered before all of it had arrived.
+                self._limit.waiting[self] = None
+                keep_alive = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
+                self.timeout_keep_alive_task = keep_alive
         elif self._stage == "head":
-            self._await_head()
+            if self._read_timer is None:
+                self._set_read_timer(self._block.header_timeout, self._expire_head)
+            if self._raw_bytes > MAX_HEAD_BYTES:
+                self._refuse(_make_large_head())
         elif self._stage == "body":
             self._await_body()
 
@@ -222,17 +228,6 @@ class DeadlineProtocol(HttpToolsProtocol):
 
     def _head_size(self) -> int:
         return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
-
-    def _become_idle(self) -> None:
-        """Treat the connection as idle: the request was answered before all of it had arrived."""
-        self._limit.waiting[self] = None
-        self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
-
-    def _await_head(self) -> None:
-        if self._read_timer is None:
-            self._set_read_timer(self._block.header_timeout, self._expire_head)
-        if self._raw_bytes > MAX_HEAD_BYTES:
-            self._refuse(_make_large_head())
 
     def _await_body(self) -> None:
         if self._read_timer is None:

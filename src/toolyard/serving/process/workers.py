@@ -137,7 +137,9 @@ class WorkerPool:
         for worker in [item for item in self._workers if item.process.poll() is not None]:
             self._workers.remove(worker)
             worker.link.close()
-            self._say(f"worker {worker.process.pid} ended ({_describe_exit(worker.process)}); another one is started")
+            code = worker.process.returncode
+            how = f"signal {-code}" if code < 0 else f"exit code {code}"
+            self._say(f"worker {worker.process.pid} ended ({how}); another one is started")
         if len(self._workers) < self._block.workers and now - self._replaced_at >= _RESTART_SECONDS:
             self._replaced_at = now
             self._workers.append(_Worker(self._command, self._listener, self._environment))
@@ -160,11 +162,6 @@ class WorkerPool:
                 worker.process.kill()
                 worker.process.wait()
             worker.link.close()
-
-
-def _describe_exit(process: subprocess.Popen[bytes]) -> str:
-    code = process.returncode
-    return f"signal {-code}" if code < 0 else f"exit code {code}"
 
 
 def own_command(arguments: Sequence[str]) -> list[str]:

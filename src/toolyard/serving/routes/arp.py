@@ -19,7 +19,7 @@ from toolyard.registry.snapshot import Snapshot
 from toolyard.serving.catalog_view import CatalogView
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import NOBODY, Principal
-from toolyard.serving.invoke import TOOL_ID, Invoker, ServedNames, collect_error_details, wrap_result
+from toolyard.serving.invoke import TOOL_ID, Invoker, ServedNames, show_error, wrap_result
 from toolyard.serving.query import digest_json, query_str
 from toolyard.serving.routes.tools import FINGERPRINT
 from toolyard.serving.routing import JsonResponse, caller_of, operation, or_default, path_value, read_json
@@ -212,17 +212,8 @@ def _answer_call(body: ArpInvocation, result: ToolResult, duration: int) -> Resp
 
 
 def _answer_failure(invocation_id: str, info: ErrorInfo, duration: int) -> Response:
-    error: dict[str, Any] = {"code": info.code, "message": info.message, "retryable": info.retryable}
-    details = collect_error_details(info)
-    if "violations" in info.details:
-        details["issues"] = [_show_violation(item) for item in info.details["violations"]]
-    if details:
-        error["details"] = details
+    error = show_error(info, lambda violation: f"${violation['pointer'].replace('/', '.')}: {violation['message']}")
     return JsonResponse({"invocation_id": invocation_id, "ok": False, "error": error, "duration_ms": duration})
-
-
-def _show_violation(violation: dict[str, str]) -> str:
-    return f"${violation['pointer'].replace('/', '.')}: {violation['message']}"
 
 
 def show_arp_definition(names: ServedNames, tool: Tool) -> dict[str, Any]:

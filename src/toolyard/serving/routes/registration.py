@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from toolyard.app.toolyard import Toolyard
 from toolyard.constants import TOOL_DEFAULT_NAMESPACE, TOOL_NAMESPACE_SEP
-from toolyard.model.errors import ConfigError, DefinitionError, EnrichmentError, MalformedSource
+from toolyard.model.errors import ConfigError, DefinitionError, MalformedSource
 from toolyard.model.names import check_namespace, check_tool_name, qualify, show, split_qualified
 from toolyard.schema.definition import read_definition
 from toolyard.schema.normalise import Change, normalise
@@ -54,8 +54,6 @@ class RegistrationRoutes:
             new = await self._registrations.put(name, body, qualified_only=not everywhere)
         except (ConfigError, DefinitionError, MalformedSource) as error:
             raise HttpFault(400, "tool.invalid_definition", str(error)) from None
-        except EnrichmentError as error:
-            raise _make_enrichment_failed(error) from None
         registry, engine = self._yard.tool_registry, self._yard.tool_engine
         tool = registry.get(name)[0]
         answer: dict[str, Any] = {"tool": show_native(tool), "generation": registry.generation}
@@ -79,11 +77,7 @@ class RegistrationRoutes:
         except HttpFault as fault:
             raise HttpFault(404, "tool.not_found", fault.message) from None
         _check_admin(principal, name)
-        try:
-            removed = await self._registrations.remove(name)
-        except EnrichmentError as error:
-            raise _make_enrichment_failed(error) from None
-        if removed:
+        if await self._registrations.remove(name):
             return Response(status_code=204)
         if self._yard.tool_registry.get(name):
             whose = f"{show(name)} was not registered here; it belongs to a source of the config"
@@ -134,17 +128,6 @@ def read_registration(name: str, document: dict[str, Any]) -> tuple[Registration
         return msgspec.convert(fields | binding, Registration), changes
     except (msgspec.ValidationError, DefinitionError) as error:
         raise HttpFault(400, "request.invalid_shape", f"the body does not fit: {error}") from None
-
-
-def _make_enrichment_failed(error: EnrichmentError) -> HttpFault:
-    """The error for a change undone because an enrichment of the config failed."""
-    return HttpFault(
-        503,
-        "catalog.enrichment_failed",
-        f"nothing was changed: {error}",
-        retryable=True,
-        hint="see tools.enrichments in the config of the server",
-    )
 
 
 def _check_admin(principal: Principal, name: str) -> None:

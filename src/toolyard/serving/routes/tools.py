@@ -24,9 +24,9 @@ from toolyard.serving.identity import Caller, Principal
 from toolyard.serving.invoke import (
     Invoker,
     ServedNames,
-    collect_error_details,
     make_approval_location,
     read_idempotency_key,
+    show_error,
     wrap_result,
 )
 from toolyard.serving.query import (
@@ -219,22 +219,13 @@ def _answer_call(result: ToolResult, seconds: float, root: str) -> Response:
 
 
 def _answer_failure(info: ErrorInfo, metrics: dict[str, int], headers: dict[str, str] | None = None) -> Response:
-    error: dict[str, Any] = {
-        "schema_version": SCHEMA_VERSION,
-        "code": info.code,
-        "message": info.message,
-        "retryable": info.retryable,
-    }
-    details = collect_error_details(info)
-    if "violations" in info.details:
-        details["issues"] = [
-            {"path": violation["pointer"], "message": violation["message"], "rule": violation["keyword"]}
-            for violation in info.details["violations"]
-        ]
-    if details:
-        error["details"] = details
+    error = {"schema_version": SCHEMA_VERSION, **show_error(info, _show_violation)}
     answer = {"schema_version": SCHEMA_VERSION, "ok": False, "error": error, "metrics": metrics}
     return JsonResponse(answer, http_status_of(info.code), headers=headers)
+
+
+def _show_violation(violation: dict[str, str]) -> dict[str, str]:
+    return {"path": violation["pointer"], "message": violation["message"], "rule": violation["keyword"]}
 
 
 def _show_definition(names: ServedNames, tool: Tool) -> dict[str, Any]:
