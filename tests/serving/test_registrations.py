@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from toolyard import ToolRegistry
-from toolyard.model.errors import EnrichmentError
+from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.registrations import KIND, Registrations
 from toolyard.serving.wire_types import Registration
 from toolyard.sessions.records import open_records
@@ -40,7 +40,7 @@ async def test_what_another_process_registered_is_taken_over_later_if_an_enrichm
     await there.put("n::a", Registration(description="A"))
     moody.fails = True
     version = await records.aversion(KIND)
-    with pytest.raises(EnrichmentError, match="the model is away"):
+    with pytest.raises(HttpFault, match="the model is away"):
         await here.catch_up(version)
     assert len(registry) == 0
     moody.fails = False
@@ -55,7 +55,7 @@ async def test_enrichments_never_run_on_the_loop_of_the_server_and_a_failure_cha
     await tools.start()
     assert await tools.put("n::a", Registration(description="A"))
     moody.fails = True
-    with pytest.raises(EnrichmentError):
+    with pytest.raises(HttpFault):
         await tools.put("n::b", Registration(description="B"))
     assert [record.name for record in await records.aall(KIND)] == ["n::a"]
     assert "n::b" not in registry

@@ -180,11 +180,7 @@ class Invoker:
                 request_id=caller.request_id or None,
             )
         )
-        if self._metrics is not None:
-            seconds = time.perf_counter() - began
-            for result in results:
-                code = "ok" if result.error_info is None else result.error_info.code
-                self._metrics.count_call(result.name, mode, code, seconds / len(results))
+        self._count(results, mode, time.perf_counter() - began)
         caller.tool = results[0].name[:_MAX_LOGGED_NAME] if len(results) == 1 else f"{len(results)} calls"
         if caller.unfinished:
             answered = iter(results)
@@ -192,6 +188,12 @@ class Invoker:
         is_held = any(find_approval_id(result) for result in results if result.error_info is not None)
         caller.unfinished = tuple(results) if is_held else ()
         return results
+
+    def _count(self, results: Sequence[ToolResult], mode: Mode, seconds: float) -> None:
+        if self._metrics is not None:
+            for result in results:
+                code = "ok" if result.error_info is None else result.error_info.code
+                self._metrics.count_call(result.name, mode, code, seconds / len(results))
 
     async def _list_held(self, caller: Caller, calls: Sequence[ToolCall]) -> list[ToolCall]:
         """Return the held calls, to run them again. Where the approval has expired, that becomes the call's result."""
