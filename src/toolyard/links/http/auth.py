@@ -148,11 +148,10 @@ _LONGEST = 7 * 24 * 3600.0
 _ACCESS_TOKEN = re.compile(r"[!-~]{1,8192}")
 _CODE = re.compile(r"[a-z_]{1,40}")
 
+_RECENT = 8
+
 Outcome = CallError | None
 """The result of a token fetch for the requests that waited; None means to check for a token again."""
-
-
-_RECENT = 8
 
 
 class TokenUnavailable(Unavailable):
@@ -184,17 +183,18 @@ class ClientCredentials(Credential):
         except Blocked as error:
             raise ConfigError(f"token_url: {error}") from None
         self._url = token_url
-        self._client_secret = client_secret
-        self._basic: str | None = None
+        self._fixed_secrets = [client_secret, quote_plus(client_secret)]
         form = [("grant_type", "client_credentials")]
+        headers = [("content-type", "application/x-www-form-urlencoded"), ("accept", "application/json")]
         if scopes:
             form.append(("scope", " ".join(scopes)))
         if in_body:
             form += [("client_id", client_id), ("client_secret", client_secret)]
         else:
             pair = f"{quote_plus(client_id)}:{quote_plus(client_secret)}"
-            self._basic = base64.b64encode(pair.encode()).decode()
-        self._form = urlencode(form).encode()
+            self._fixed_secrets.append(base64.b64encode(pair.encode()).decode())
+            headers.append(("authorization", f"Basic {self._fixed_secrets[-1]}"))
+        self._headers, self._form = tuple(headers), urlencode(form).encode()
         self._clock = clock
         self._lock = threading.Lock()
         self._until = 0.0
@@ -205,8 +205,7 @@ class ClientCredentials(Credential):
     @property
     def secrets(self) -> tuple[str, ...]:
         """The client's secret, plain and encoded, and the recent tokens."""
-        sent = (self._client_secret, quote_plus(self._client_secret), self._basic, *tuple(self._tokens))
-        return tuple(dict.fromkeys(secret for secret in sent if secret))
+        return tuple(dict.fromkeys(secret for secret in (*self._fixed_secrets, *tuple(self._tokens)) if secret))
 
     def attach(self, target: Target, headers: Headers) -> Target:
         """Set the header to the latest token, even if it has expired since `prepare`."""
@@ -235,11 +234,22 @@ class ClientCredentials(Credential):
                 return
 
     async def _fetch_token(self, fetch: Future[Outcome], send: Send, outgoing: Outgoing) -> Outcome:
-        outcome = None
+        outcome: Outcome = None
+        request = Outgoing(
+            method="POST",
+            url=self._url,
+            headers=self._headers,
+            body=self._form,
+            deadline=outgoing.deadline,
+            named=outgoing.named,
+        )
         try:
-            self._keep_token(await send(self._token_request(outgoing)))
+            self._keep_token(await send(request))
         except CallError as error:
-            outcome = self._explain_for_call(error)
+            # Rephrased for the request that needed the token, which was not sent.
+            text = f"no access token for {self.origin}: {error.info.message}"
+            outcome = (TokenUnavailable if isinstance(error, Unavailable) else type(error))(text)
+            outcome.info = msgspec.structs.replace(error.info, message=text, effect="none")
         finally:
             with self._lock:
                 self._fetching = None
@@ -259,19 +269,6 @@ class ClientCredentials(Credential):
         except TimeoutError:
             raise CallTimeout(f"no access token for {self.origin} in time", effect="none") from None
 
-    def _token_request(self, outgoing: Outgoing) -> Outgoing:
-        headers = [("content-type", "application/x-www-form-urlencoded"), ("accept", "application/json")]
-        if self._basic is not None:
-            headers.append(("authorization", f"Basic {self._basic}"))
-        return Outgoing(
-            method="POST",
-            url=self._url,
-            headers=tuple(headers),
-            body=self._form,
-            deadline=outgoing.deadline,
-            named=outgoing.named,
-        )
-
     def _keep_token(self, incoming: Incoming) -> None:
         try:
             data: Any = parse_json(incoming.body, what="token")
@@ -285,20 +282,13 @@ class ClientCredentials(Credential):
                 f"{self._where} answered {incoming.status}{said}",
                 retryable=incoming.status >= 500 or incoming.status == HTTPStatus.TOO_MANY_REQUESTS,
             )
-        token, kind, seconds = data.get("access_token"), data.get("token_type", "bearer"), data.get("expires_in")
+        token, kind = data.get("access_token"), data.get("token_type", "bearer")
         if not (isinstance(token, str) and _ACCESS_TOKEN.fullmatch(token) and str(kind).lower() == "bearer"):
             raise Unavailable(f"{self._where} answered without a bearer token", retryable=False)
-        lasts = _read_seconds(seconds)
+        lasts = _read_seconds(data.get("expires_in"))
         with self._lock:
             self._tokens.append(token)
             self._until = self._clock() + lasts - min(_EARLIER_SECONDS, lasts * _EARLIER_PART)
-
-    def _explain_for_call(self, error: CallError) -> CallError:
-        """Rephrase the failure for the request that needed the token, which was not sent."""
-        text = f"no access token for {self.origin}: {error.info.message}"
-        again = (TokenUnavailable if isinstance(error, Unavailable) else type(error))(text)
-        again.info = msgspec.structs.replace(error.info, message=text, effect="none")
-        return again
 
 
 def _read_seconds(value: object) -> float:
@@ -316,6 +306,8 @@ class AuthKind(msgspec.Struct, frozen=True):
     needed: tuple[str, ...]
     optional: tuple[str, ...]
     make: Callable[[str, Mapping[str, Any]], Credential]
+    secrets: tuple[str, ...] = ()
+    """Keys that are all empty if the variables of a config are not set."""
 
 
 def _make_oauth2(origin: str, fields: Mapping[str, Any]) -> Credential:
@@ -331,16 +323,22 @@ def _make_oauth2(origin: str, fields: Mapping[str, Any]) -> Credential:
 
 
 AUTH_KINDS: dict[str, AuthKind] = {
-    "bearer": AuthKind(("token",), (), lambda origin, fields: Bearer(origin, fields["token"])),
+    "bearer": AuthKind(("token",), (), lambda origin, fields: Bearer(origin, fields["token"]), ("token",)),
     "basic": AuthKind(
-        ("user", "password"), (), lambda origin, fields: Basic(origin, fields["user"], fields["password"])
+        ("user", "password"),
+        (),
+        lambda origin, fields: Basic(origin, fields["user"], fields["password"]),
+        ("user", "password"),
     ),
     "api_key": AuthKind(
         ("name", "value"),
         ("in",),
         lambda origin, fields: ApiKeyCredential(origin, fields.get("in", "header"), fields["name"], fields["value"]),
+        ("value",),
     ),
-    "oauth2": AuthKind(("token_url", "client_id", "client_secret"), ("scopes", "in_body"), _make_oauth2),
+    "oauth2": AuthKind(
+        ("token_url", "client_id", "client_secret"), ("scopes", "in_body"), _make_oauth2, ("client_secret",)
+    ),
 }
 """The credential kinds of a config; every reader of an `auth:` block uses this table."""
 

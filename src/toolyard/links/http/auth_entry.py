@@ -25,12 +25,6 @@ _TEXTS = option_type(Annotated[tuple[Text, ...], Meta(min_length=1, extra={"one"
 _KIND = option_type(Literal["bearer", "basic", "api_key", "oauth2"])
 _PLACE = option_type(Literal["header", "query", "cookie"])
 _ANY_TEXT = option_type(str)
-_SECRETS = {
-    "bearer": ("token",),
-    "basic": ("user", "password"),
-    "api_key": ("value",),
-    "oauth2": ("client_secret",),
-}
 _TOKENS = frozenset({"bearer", "oauth2"})
 
 
@@ -43,27 +37,30 @@ class AuthEntry:
         # A password may be empty, for services whose user name is the key.
         kinds = {key: _ANY_TEXT if key == "password" else _TEXT for key in needed}
         texts = {key: str(read_value(kind, block[key], f"{where}.{key}")) for key, kind in kinds.items()}
-        self.scheme = (
-            str(read_value(_TEXT, block["scheme"], f"{where}.scheme")) if block.get("scheme") is not None else None
-        )
-        self.origin = None
+        self.scheme: str | None = None
+        if block.get("scheme") is not None:
+            self.scheme = read_value(_TEXT, block["scheme"], f"{where}.scheme")
+        self.origin: str | None = None
         if block.get("origin") is not None:
             try:
                 self.origin = read_origin(read_value(_TEXT, block["origin"], f"{where}.origin"))
             except ValueError as error:
                 raise ConfigError(f"{where}.origin: {error}") from None
         self.place = (texts.get("in", ""), texts.get("name", ""))
-        self.named: tuple[str, ...] = ()
-        """Hosts contacted besides the origin; the operator configured them, so they may be private."""
-        self._make = self._read_maker(texts, block, where)
+        self._fields: dict[str, Any] = {**texts, "in_body": block.get("in_body") is True}
+        if "in" in texts:
+            read_value(_PLACE, texts["in"], f"{where}.in")
+        if block.get("scopes"):
+            self._fields["scopes"] = read_value(_TEXTS, block["scopes"], f"{where}.scopes")
+        try:
+            self.named = token_hosts(self._fields)
+            """Hosts contacted besides the origin; the operator configured them, so they may be private."""
+        except CallError as error:
+            raise ConfigError(f"{where}.token_url: {error}") from None
         self._made: dict[str, Credential] = {}
         # Create one now, so that mistakes are reported at load time, not with the first call.
-        self._secrets = self.for_origin(self.origin or "https://toolyard.invalid").secrets
-
-    @property
-    def secrets(self) -> tuple[str, ...]:
+        self.secrets = self.for_origin(self.origin or "https://toolyard.invalid").secrets
         """Values that must never appear in logs or errors."""
-        return self._secrets
 
     @property
     def slot(self) -> tuple[str, str]:
@@ -73,7 +70,7 @@ class AuthEntry:
     def for_origin(self, origin: str) -> Credential:
         """The credential for one origin; cached."""
         if origin not in self._made:
-            self._made.setdefault(origin, self._make(origin))
+            self._made.setdefault(origin, AUTH_KINDS[self.kind].make(origin, self._fields))
         return self._made[origin]
 
     def may_be_sent_to(self, origin: str, trusted: bool) -> bool:
@@ -91,20 +88,6 @@ class AuthEntry:
             same = key.lower() == scheme.name.lower() if place == "header" else key == scheme.name
             return self.kind == "api_key" and place == scheme.location and same
         return self.kind == scheme.type or {self.kind, scheme.type} == _TOKENS
-
-    def _read_maker(self, texts: dict[str, str], block: dict[str, Any], where: str) -> Callable[[str], Credential]:
-        fields: dict[str, Any] = dict(texts)
-        if "in" in fields:
-            read_value(_PLACE, fields["in"], f"{where}.in")
-        if block.get("scopes"):
-            fields["scopes"] = read_value(_TEXTS, block["scopes"], f"{where}.scopes")
-        fields["in_body"] = block.get("in_body") is True
-        try:
-            self.named = token_hosts(fields)
-        except CallError as error:
-            raise ConfigError(f"{where}.token_url: {error}") from None
-        make = AUTH_KINDS[self.kind].make
-        return lambda origin: make(origin, fields)
 
 
 def read_auth(value: Any, where: str) -> tuple[AuthEntry, ...]:
@@ -124,8 +107,8 @@ def is_blank(auth: Any) -> bool:
     """Whether all secrets of a credential, or of a list of them, are empty."""
     if isinstance(auth, list):
         return bool(auth) and all(map(is_blank, auth))
-    secret = _SECRETS.get(str(auth.get("type")), ()) if isinstance(auth, dict) else ()
-    return bool(secret) and all(auth.get(key) == "" for key in secret)
+    kind = AUTH_KINDS.get(str(auth.get("type"))) if isinstance(auth, dict) else None
+    return kind is not None and all(auth.get(key) == "" for key in kind.secrets)
 
 
 def _check_block(value: Any, where: str) -> tuple[str, tuple[str, ...]]:
