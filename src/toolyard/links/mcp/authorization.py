@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
@@ -149,10 +149,11 @@ class TokenFile:
                 # Other processes may have stored their entries since.
                 content = {**self._read_file(), self._key: self._entry}
                 replace_file(self._path, msgspec.json.encode(content))
-        except OSError as error:
-            raise _unusable_store(f"the token store {self._path} cannot be written: {error.strerror}") from None
-        except ConfigError as error:
-            raise _unusable_store(str(error)) from None
+        except (OSError, ConfigError) as error:
+            cannot = f"the token store {self._path} cannot be written"
+            reason = f"{cannot}: {error.strerror}" if isinstance(error, OSError) else str(error)
+            hint = "let the store of auth be a file that this process may change"
+            raise Unavailable(reason, retryable=False, hint=hint) from None
 
     def __repr__(self) -> str:
         return f"<TokenFile {self._path or 'in memory'}>"
@@ -176,10 +177,6 @@ class TokenFile:
         except MalformedSource:
             raise ConfigError(f"the token store {self._path} is not one; move it away to begin a new one") from None
         return value if isinstance(value, dict) else {}
-
-
-def _unusable_store(reason: str) -> Unavailable:
-    return Unavailable(reason, retryable=False, hint="let the store of auth be a file that this process may change")
 
 
 REDIRECT = "http://127.0.0.1:8976/callback"
@@ -273,11 +270,8 @@ class AuthorizationCode(Credential):
             fault = error
         finally:
             await flow.aclose()
-        self._raise_failure(fault)
-
-    def _raise_failure(self, error: Exception) -> NoReturn:
-        text = Redactor(self.secrets).text(" ".join(str(error).split()))
-        raise Denied(f"authorization for {self.origin} failed: {text[:_SHOWN] or type(error).__name__}") from None
+        text = Redactor(self.secrets).text(" ".join(str(fault).split()))
+        raise Denied(f"authorization for {self.origin} failed: {text[:_SHOWN] or type(fault).__name__}") from None
 
     async def _fetch_request(self, send: Send, asked: httpx2.Request) -> httpx2.Response:
         import httpx2
@@ -294,10 +288,8 @@ class AuthorizationCode(Credential):
         try:
             incoming = await send(outgoing)
         except CallError as error:
-            if asked.method != "GET":
-                raise
             # The SDK probes possible metadata URLs; a failed probe means that there is no metadata.
-            if isinstance(error, Denied):
+            if asked.method != "GET" or isinstance(error, Denied):
                 raise
             return httpx2.Response(httpx2.codes.NOT_FOUND)
         kept = [(name, value) for name, value in incoming.headers if name not in ("content-encoding", "content-length")]
@@ -311,7 +303,7 @@ class AuthorizationCode(Credential):
             raise missing_extra("mcp", "auth of type oauth", "mcp") from None
         logger = logging.getLogger("mcp.client.auth")
         if logger.level == logging.NOTSET:
-            # It would log server responses of failed exchanges, which `_raise_failure` reports without secrets.
+            # It would log server responses of failed exchanges, which `_drive_flow` reports without secrets.
             logger.setLevel(logging.CRITICAL + 1)
         options: dict[str, Any] = {
             "client_name": fields.get("client_name") or "toolyard",

@@ -54,13 +54,12 @@ _log = logging.getLogger("toolyard.mcp")
 
 
 class Agreement(msgspec.Struct, frozen=True, kw_only=True):
-    """The protocol version and the server's information about itself."""
+    """The protocol version, and what the server says about itself."""
 
     version: str
     modern: bool
     announces_tools: bool
     """Whether the server sends notifications when its tools change."""
-    server_info: dict[str, Any]
 
 
 def make_meta(capabilities: dict[str, Any], version: str = STATELESS) -> dict[str, Any]:

@@ -100,14 +100,6 @@ def make_unreadable_error(name: str) -> ToolFailed:
     return ToolFailed(f"the answer of {name} is no JSON-RPC message that can be read")
 
 
-def make_split_error(name: str) -> ToolFailed:
-    """The response was written over several lines of a pipe."""
-    return ToolFailed(
-        f"{name} wrote its answer over several lines",
-        hint="over stdio each message is one line: let the server write its JSON without line breaks",
-    )
-
-
 def make_size_error(name: str, limit: int) -> ToolFailed:
     """The response exceeds the size limit."""
     return ToolFailed(

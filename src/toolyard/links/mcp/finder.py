@@ -11,14 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from toolyard.dialects.mcp_protocol import (
-    HANDSHAKE,
-    NEWEST_HANDSHAKE,
-    SERVER_INFO,
-    STATELESS,
-    TOOLYARD,
-    UNSUPPORTED_VERSION,
-)
+from toolyard.dialects.mcp_protocol import HANDSHAKE, NEWEST_HANDSHAKE, STATELESS, TOOLYARD, UNSUPPORTED_VERSION
 from toolyard.links.mcp.connection import Agreement, Connection, make_meta
 from toolyard.links.mcp.errors import RequestRefused, SessionLostError, is_refusal, make_connect_timeout, status_of
 from toolyard.links.mcp.framing import modern_headers
@@ -215,16 +208,18 @@ class Handshake:
         try:
             found = probe.result()
         except RequestRefused as error:
-            _check_versions(self._peer.name, error)
+            supported = _supported_versions(error)
+            if supported and not any(version in supported for version in (*HANDSHAKE, STATELESS)):
+                # Further attempts are useless.
+                shown = ", ".join(str(version)[:20] for version in supported[:10])
+                text = f"{self._peer.name} speaks only protocol {shown}; known are {_KNOWN}"
+                raise Unavailable(text, retryable=False) from None
             found = None
-        except (Interrupted, Unavailable) as error:
-            if status_of(error):
-                found = None
-            else:
-                raise ProbeFailedError(error) from None
         except SessionLostError:
             found = None
         except CallError as error:
+            if isinstance(error, Interrupted | Unavailable) and not status_of(error):
+                raise ProbeFailedError(error) from None
             if is_refusal(error) or isinstance(error, Denied):
                 raise
             found = None
@@ -257,9 +252,7 @@ class Handshake:
         versions = result.get("supportedVersions") if isinstance(result, dict) else None
         if not isinstance(versions, list) or STATELESS not in versions:
             return None
-        meta = result.get("_meta")
-        info = meta.get(SERVER_INFO) if isinstance(meta, dict) else None
-        return _make_agreement(STATELESS, True, result, info)
+        return _make_agreement(STATELESS, True, result)
 
     async def initialize(self) -> Agreement:
         """Perform the old handshake only."""
@@ -272,7 +265,7 @@ class Handshake:
             said = f"speaks protocol {version!r}" if known else "does not say which protocol it speaks"
             raise Unavailable(f"{self._peer.name} {said}; known are {_KNOWN}", retryable=False)
         await self._wire.finish_handshake(version)
-        return _make_agreement(version, False, result, result.get("serverInfo"))
+        return _make_agreement(version, False, result)
 
     async def _send_request(
         self, method: str, params: dict[str, Any], headers: tuple[tuple[str, str], ...]
@@ -282,23 +275,11 @@ class Handshake:
         return await self._wire.request(request)
 
 
-def _make_agreement(version: str, modern: bool, result: dict[str, Any], info: Any) -> Agreement:
+def _make_agreement(version: str, modern: bool, result: dict[str, Any]) -> Agreement:
     capabilities = result.get("capabilities")
     tools = capabilities.get("tools") if isinstance(capabilities, dict) else None
-    return Agreement(
-        version=version,
-        modern=modern,
-        announces_tools=isinstance(tools, dict) and tools.get("listChanged") is True,
-        server_info=info if isinstance(info, dict) else {},
-    )
-
-
-def _check_versions(name: str, error: RequestRefused) -> None:
-    """Raise if the server only supports unknown versions, so that further attempts are useless."""
-    supported = _supported_versions(error)
-    if supported and not any(version in supported for version in (*HANDSHAKE, STATELESS)):
-        shown = ", ".join(str(version)[:20] for version in supported[:10])
-        raise Unavailable(f"{name} speaks only protocol {shown}; known are {_KNOWN}", retryable=False)
+    announces_tools = isinstance(tools, dict) and tools.get("listChanged") is True
+    return Agreement(version=version, modern=modern, announces_tools=announces_tools)
 
 
 def _supported_versions(error: RequestRefused) -> list[Any]:

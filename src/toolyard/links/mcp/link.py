@@ -69,7 +69,12 @@ class McpLink(Closing):
         self._web = self._new_web()
         self._backoff = self._new_backoff()
         self._finder = Finder(
-            server, handlers.capabilities(), self._make_peer, self._make_web, self._lose_connection, self._start_task
+            server,
+            handlers.capabilities(),
+            partial(Peer, server.name, handlers, limits, self.secrets),
+            self._make_web,
+            self._lose_connection,
+            self._start_task,
         )
         self._lock = threading.Lock()
         self._watchers: list[Watcher] = []
@@ -125,12 +130,6 @@ class McpLink(Closing):
         """The protocol version that was agreed on; None while not connected."""
         connection = self._connection
         return None if connection is None else connection.agreement.version
-
-    @property
-    def server_info(self) -> dict[str, Any]:
-        """The server's information about itself; empty if there is none."""
-        connection = self._connection
-        return {} if connection is None else connection.agreement.server_info
 
     def _current_tokens(self) -> tuple[str, ...]:
         web = self._web
@@ -272,9 +271,6 @@ class McpLink(Closing):
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-    def _make_peer(self) -> Peer:
-        return Peer(self.server.name, self.handlers, self.limits, self.secrets)
 
     def reset_in_child(self) -> None:
         """Reset in a forked child: leave the parent's connection alone and connect again when needed."""

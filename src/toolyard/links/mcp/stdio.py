@@ -17,13 +17,13 @@ from contextlib import suppress
 from pathlib import Path
 
 from toolyard.links.mcp import framing
-from toolyard.links.mcp.errors import make_split_error, make_timeout_error
+from toolyard.links.mcp.errors import make_timeout_error
 from toolyard.links.mcp.framing import SplitMessage
 from toolyard.links.mcp.peer import McpReply, Peer
 from toolyard.links.mcp.wire import Lost, Mailbox, McpWire, Request
 from toolyard.loop.threads import keep_alive
 from toolyard.model.bindings import McpServer
-from toolyard.model.errors import CallTimeout, Unavailable
+from toolyard.model.errors import CallTimeout, ToolFailed, Unavailable
 from toolyard.parsing.lines import LineReader, SkippedLine
 
 _log = logging.getLogger("toolyard.mcp")
@@ -165,7 +165,11 @@ class StdioWire(McpWire, asyncio.SubprocessProtocol):
             asyncio.get_running_loop().call_later(_DRAIN_SECONDS, self._lose_process)
             await self._closed.wait()  # read its remaining output first
         if not self._writable.is_set():
-            await self._wait_writable(request)
+            try:
+                async with asyncio.timeout_at(request.deadline):
+                    await self._writable.wait()
+            except TimeoutError:
+                raise make_timeout_error(self.peer.name, request.seconds, "none") from None
         failed = request.method not in ("server/discover", "initialize")  # one of both is expected to fail
         try:
             reply = await self._mailbox.exchange(request, self._send)
@@ -239,7 +243,9 @@ class StdioWire(McpWire, asyncio.SubprocessProtocol):
             if isinstance(line, SkippedLine):
                 self._mailbox.deliver_skipped(line)
             elif not self._mailbox.deliver(line) and (text := self._split.add(line)):
-                self._mailbox.deliver(text, make_split_error(self.peer.name))
+                hint = "over stdio each message is one line: let the server write its JSON without line breaks"
+                fault = ToolFailed(f"{self.peer.name} wrote its answer over several lines", hint=hint)
+                self._mailbox.deliver(text, fault)
         pause = self.peer.seconds_to_pause()
         pipe = None if self._child is None else self._child.transport.get_pipe_transport(_STDOUT)
         if pause and isinstance(pipe, asyncio.ReadTransport) and pipe.is_reading():
@@ -281,13 +287,6 @@ class StdioWire(McpWire, asyncio.SubprocessProtocol):
             raise self._mailbox.make_closed_error(request)
         request.sent = True
         self._stdin.write(data)
-
-    async def _wait_writable(self, request: Request) -> None:
-        try:
-            async with asyncio.timeout_at(request.deadline):
-                await self._writable.wait()
-        except TimeoutError:
-            raise make_timeout_error(self.peer.name, request.seconds, "none") from None
 
     async def _end_if_silent(self, request: Request) -> None:
         """After a timeout, end a process that writes nothing more, not even an answer to a ping: it hangs."""
