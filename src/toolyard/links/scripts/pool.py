@@ -234,7 +234,8 @@ class ScriptPool(Closing):
         todo = deque(enumerate(codes))
         helpers = min(self.settings.workers, len(codes))
         await asyncio.gather(*(self._read_files(todo, results, deadline) for _ in range(helpers)))
-        todo = deque(item for item in enumerate(codes) if _is_unavailable(results[item[0]]))
+        lost = {n for n, item in results.items() if isinstance(item, ScriptFault) and item.kind == "unavailable"}
+        todo = deque(item for item in enumerate(codes) if item[0] in lost)
         if len(todo) < len(codes):
             await self._read_files(todo, results, deadline)
         return [results[number] for number in range(len(codes))]
@@ -363,10 +364,6 @@ class ScriptPool(Closing):
             return self._threads.submit(work)
         except SessionError:
             raise Unavailable(f"{self.label}: the workers are closed", retryable=False) from None
-
-
-def _is_unavailable(result: Result) -> bool:
-    return isinstance(result, ScriptFault) and result.kind == "unavailable"
 
 
 def _has_result(future: Future[Any]) -> bool:

@@ -87,7 +87,6 @@ class ReportedFault(msgspec.Struct, frozen=True):
     trace: str = ""
     line: int | None = None
     refused: bool = False
-    returned: bool = False
 
 
 class ReportedDeclarations(msgspec.Struct, frozen=True):
@@ -235,14 +234,23 @@ class WorkerExchange:
                 self._take_printed(fd)
         if has_answer:
             # Read last, because output that precedes it, or the end of the process, is in the pipes by then.
-            self._take_answer(os.read(worker.answers, _CHUNK))
+            data = os.read(worker.answers, _CHUNK)
+            if not data:
+                raise WorkerLost
+            try:
+                if (body := self._reader.feed(data)) is not None:
+                    self.reply = _decoder.decode(body)
+            except (InvalidFrame, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+                raise InvalidReply(str(error)) from None
         return self.reply is not None
 
-    def wait(self, deadline: float | None) -> WorkerReply:
+    def wait(self, deadline: float) -> WorkerReply:
         """Block until the response is complete."""
-        while not self.advance(-1 if deadline is None else _left(deadline)):
-            pass
-        assert self.reply is not None
+        while self.reply is None:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise DeadlinePassed
+            self.advance(left)
         return self.reply
 
     async def wait_async(self, deadline: float | None) -> WorkerReply:
@@ -272,16 +280,6 @@ class WorkerExchange:
         assert self.reply is not None
         return self.reply
 
-    def _take_answer(self, data: bytes) -> None:
-        if not data:
-            raise WorkerLost
-        try:
-            body = self._reader.feed(data)
-            if body is not None:
-                self.reply = _decoder.decode(body)
-        except (InvalidFrame, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise InvalidReply(str(error)) from None
-
     def _take_printed(self, fd: int) -> None:
         data = os.read(fd, _CHUNK)
         if not data:
@@ -299,13 +297,6 @@ class WorkerExchange:
             raise WorkerLost from None
         if not self._left:
             self._worker.poll.unregister(self._worker.to)
-
-
-def _left(deadline: float) -> float:
-    seconds = deadline - time.monotonic()
-    if seconds <= 0:
-        raise DeadlinePassed
-    return seconds
 
 
 class ScriptFailed(ToolFailed):

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
     from .serving import Config
 
-    Reply = dict[str, Any]
-
 _IMPORT = rb"(?m)^(?:from[ \t]+([\w.]+)[ \t]+import\b|import[ \t]+([\w., \t]+))"
 _NEVER_PRELOADED = frozenset({"antigravity", "this", "idlelib", "test", "turtledemo", "__main__", "readline"})
 _FLAGS = {"timeout": "TOOL_TIMEOUT", "effects": "TOOL_EFFECTS", "tags": "TOOL_TAGS", "version": "TOOL_VERSION"}
@@ -130,20 +128,16 @@ def _has_no_children() -> bool:
     return False
 
 
-def _declare(file: str, source: bytes, limit: int) -> Reply:
+def _declare(file: str, source: bytes, limit: int) -> dict[str, Any]:
     """The result of reading a file, whatever it raises."""
     try:
-        return {"tools": _execute_and_read(file, source, limit)}
+        tools = read_tools(vars(execute(file, source)))
+        size = len(encode(tools).encode())
+        if size > limit:
+            raise ScriptRefused(f"it declares {size} bytes, more than the {limit} that are allowed")
     except BaseException as error:  # noqa: BLE001 - the top level of a file may raise anything
-        return {"fault": describe_error(error, file, source) | {"refused": isinstance(error, ScriptRefused)}}
-
-
-def _execute_and_read(file: str, source: bytes, limit: int) -> list[dict[str, Any]]:
-    tools = read_tools(vars(execute(file, source)))
-    size = len(encode(tools).encode())
-    if size > limit:
-        raise ScriptRefused(f"it declares {size} bytes, more than the {limit} that are allowed")
-    return tools
+        return {"fault": describe_error(error, file, source)}
+    return {"tools": tools}
 
 
 def read_tools(names: dict[str, Any]) -> list[dict[str, Any]]:

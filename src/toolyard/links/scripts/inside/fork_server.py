@@ -137,7 +137,8 @@ class ForkServerProcess:
             try:
                 confine(self._config, name, self._rules)
             except OSError as error:
-                serving.report_failure(f"a worker could not be confined: {error}")
+                why = serving.encode({"broken": f"a worker could not be confined: {error}"})
+                serving.write_frame(serving.OUT, why.encode())
             else:
                 _ROLES[role](self._config)
         finally:

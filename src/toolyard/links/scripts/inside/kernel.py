@@ -33,9 +33,8 @@ USE = _READ_FILE | _WRITE_FILE
 
 def prctl(option: int, value: int) -> None:
     """Change one setting of this process."""
-    if _libc.prctl(option, ctypes.c_ulong(value), ctypes.c_ulong(0), ctypes.c_ulong(0), ctypes.c_ulong(0)):
-        number = ctypes.get_errno()
-        raise OSError(number, f"prctl {option}: {os.strerror(number)}")
+    zero = ctypes.c_ulong(0)
+    _check_result(_libc.prctl(option, ctypes.c_ulong(value), zero, zero, zero), f"prctl {option}")
 
 
 def die_with_parent(number: int) -> None:
@@ -56,7 +55,7 @@ def adopt_orphans() -> None:
 def drop_capabilities() -> None:
     """Drop all capabilities, and never gain privileges by executing a program."""
     prctl(_NO_NEW_PRIVILEGES, 1)
-    _check_result(_libc.capset(struct.pack("=Ii", _CAPABILITY_VERSION, 0), bytes(_CAPABILITY_BYTES)))
+    _check_result(_libc.capset(struct.pack("=Ii", _CAPABILITY_VERSION, 0), bytes(_CAPABILITY_BYTES)), "capset")
 
 
 def landlock_abi() -> int:
@@ -70,23 +69,24 @@ def landlock(rules: list[tuple[int, int]], home: str) -> None:
     every = _ALL | (_REFER if abi >= 2 else 0) | (_TRUNCATE if abi >= 3 else 0) | (_IOCTL if abi >= 5 else 0)
     fields = [every] + ([3] if abi >= 4 else []) + ([3] if abi >= 6 else [])
     wish = struct.pack(f"={len(fields)}Q", *fields)
-    ruleset = _check_result(_libc.syscall(_CREATE_RULESET, wish, ctypes.c_size_t(len(wish)), ctypes.c_uint32(0)))
+    made = _libc.syscall(_CREATE_RULESET, wish, ctypes.c_size_t(len(wish)), ctypes.c_uint32(0))
+    ruleset = _check_result(made, "landlock")
     own = os.open(home, os.O_PATH | os.O_DIRECTORY)
     for fd, rights in [*rules, (own, every)]:
         allowed = rights & every
         if not stat.S_ISDIR(os.fstat(fd).st_mode):
             allowed &= _OF_FILES
         rule = struct.pack("=Qi", allowed, fd)
-        _check_result(_libc.syscall(_ADD_RULE, ruleset, 1, rule, ctypes.c_uint32(0)))
-    _check_result(_libc.syscall(_RESTRICT_SELF, ruleset, ctypes.c_uint32(0)))
+        _check_result(_libc.syscall(_ADD_RULE, ruleset, 1, rule, ctypes.c_uint32(0)), "landlock")
+    _check_result(_libc.syscall(_RESTRICT_SELF, ruleset, ctypes.c_uint32(0)), "landlock")
     os.close(own)
     os.close(ruleset)
 
 
-def _check_result(answer: int) -> int:
+def _check_result(answer: int, what: str) -> int:
     if answer < 0:
         number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
+        raise OSError(number, f"{what}: {os.strerror(number)}")
     return answer
 
 
@@ -170,10 +170,8 @@ def filter_calls(*, by_path: bool = False) -> None:
     lines += [(_EQUAL, 0, 3, clone), (_LOAD, 0, 0, 16), (_ANY_BIT, 0, 1, _NAMESPACES), (_RETURN, 0, 0, _REFUSE)]
     lines += [(_RETURN, 0, 0, _ALLOW)]
     text = b"".join(struct.pack("=HBBI", *line) for line in lines)
-    program = _Program(len(lines), text)
-    if _libc.prctl(_SECCOMP, ctypes.c_ulong(2), ctypes.byref(program), ctypes.c_ulong(0), ctypes.c_ulong(0)):
-        number = ctypes.get_errno()
-        raise OSError(number, f"seccomp: {os.strerror(number)}")
+    program, zero = ctypes.byref(_Program(len(lines), text)), ctypes.c_ulong(0)
+    _check_result(_libc.prctl(_SECCOMP, ctypes.c_ulong(2), program, zero, zero), "seccomp")
 
 
 def kill_group(pid: int) -> None:

@@ -146,6 +146,7 @@ def describe_error(error: BaseException, file: str, source: bytes) -> dict[str, 
         "message": escape_surrogates(message[:_MESSAGE]),
         "trace": escape_surrogates(lines[-_TRACE:]),
         "line": trace.tb_lineno if trace is not None else getattr(error, "lineno", None),
+        "refused": isinstance(error, ScriptRefused),
     }
 
 
@@ -180,7 +181,11 @@ class Handler:
             value = self.function(**arguments, ctx=Ctx(ctx or {}))
         else:
             value = self.function(**arguments)
-        return value if type(value) in _PLAIN or not is_awaitable(value) else run_awaitable(value)
+        if type(value) in _PLAIN:
+            return value
+        # Like `inspect.isawaitable`; importing `inspect` would take longer than a script.
+        is_awaitable = type(value) is types.CoroutineType or hasattr(type(value), "__await__")
+        return run_awaitable(value) if is_awaitable else value
 
 
 class Script:
@@ -207,10 +212,10 @@ class Script:
         except BaseException as error:  # noqa: BLE001 - encoding the result may run code of the script, such as a generator
             why = describe_error(error, self.file, self.source)["message"]
             text = f"it returned a {type(value).__name__} that is not JSON: {why}"
-            return self._failed(token, ScriptRefused(text), returned=True)
+            return self._failed(token, ScriptRefused(text))
         if len(body) > self._limit:
             text = f"it returned {len(body)} bytes, more than the {self._limit} that are allowed"
-            return self._failed(token, ScriptRefused(text), returned=True)
+            return self._failed(token, ScriptRefused(text))
         return body
 
     def _find(self, name: str) -> Handler:
@@ -219,11 +224,8 @@ class Script:
         self._handlers[name] = handler = Handler(find_handler(self._module, name))
         return handler
 
-    def _failed(self, token: str, error: BaseException, *, returned: bool = False) -> bytes:
-        fault = describe_error(error, self.file, self.source) | {
-            "refused": isinstance(error, ScriptRefused),
-            "returned": returned,
-        }
+    def _failed(self, token: str, error: BaseException) -> bytes:
+        fault = describe_error(error, self.file, self.source)
         again = self._module is not None and isinstance(error, Exception) and not isinstance(error, MemoryError)
         return encode({"token": token, "fault": fault, "again": again and _is_quiet()}).encode()
 
@@ -244,11 +246,6 @@ def serve(config: Config) -> None:
     os._exit(0)
 
 
-def report_failure(why: str) -> None:
-    """Report why the worker cannot start."""
-    write_frame(OUT, encode({"broken": why}).encode())
-
-
 def run_awaitable(value: Any) -> Any:
     """The result of an awaitable, run on a new loop."""
     import asyncio
@@ -258,11 +255,6 @@ def run_awaitable(value: Any) -> Any:
 
     with asyncio.Runner() as runner:
         return runner.run(wait())
-
-
-def is_awaitable(value: Any) -> bool:
-    """Like `inspect.isawaitable`; importing `inspect` would take longer than a script."""
-    return type(value) is types.CoroutineType or hasattr(type(value), "__await__")
 
 
 def takes_ctx(function: Any) -> bool:
