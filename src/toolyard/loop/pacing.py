@@ -13,6 +13,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from secrets import SystemRandom
 
+import msgspec
+
 from toolyard.model.errors import Unavailable
 
 
@@ -128,15 +130,12 @@ class ReconnectBackoff:
 MAX_ORIGINS = 1024
 
 
-class _OriginState:
+class _OriginState(msgspec.Struct):
     """The state of one failing origin."""
 
-    __slots__ = ("failures", "opened", "probed")
-
-    def __init__(self) -> None:
-        self.failures = 0
-        self.opened: float | None = None
-        self.probed: float | None = None
+    failures: int = 0
+    opened: float | None = None
+    probed: float | None = None
 
 
 class Breaker:

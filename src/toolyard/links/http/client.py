@@ -114,8 +114,8 @@ class GuardedClient(Closing):
         pool = await self._pools.get()
         request = RedirectingRequest(pool.guard, outgoing, begun)
         request.seconds_left()
-        if outgoing.credential is not None and request.needs_credential:
-            await outgoing.credential.prepare(self.asend, outgoing)
+        if (credential := request.credential) is not None:
+            await credential.prepare(self.asend, outgoing)
         clock = asyncio.timeout(request.seconds_left())
         try:
             async with clock:
@@ -155,7 +155,7 @@ class GuardedClient(Closing):
         while True:
             response = answer = fault = None
             try:
-                response = await pool.handle_async_request(request.write_request(request.seconds_left()))
+                response = await pool.handle_async_request(request.write_request())
                 answer = request.open_answer(response)
             except LIBRARY_ERRORS as error:
                 if not request.retries_after(error):

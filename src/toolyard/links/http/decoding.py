@@ -93,7 +93,7 @@ class DecodedBody:
     def finish(self) -> bytes:
         """Return the whole decoded body."""
         # An empty body needs no decoding: responses to HEAD, and 204, may have a content-encoding too.
-        if self._inflate is not None and self._received and not self._inflate.is_complete():
+        if self._inflate is not None and self._received and not self._inflate.stream.eof:
             raise TruncatedError
         return bytes(self._data)
 
@@ -120,17 +120,13 @@ class _Inflate:
 
     def __init__(self, window: int) -> None:
         self._window = window
-        self._stream = zlib.decompressobj(window)
+        self.stream = zlib.decompressobj(window)
 
     def append_to(self, data: bytearray, chunk: bytes, limit: int) -> None:
         """Append the decoded chunk to `data`, which must not exceed `limit` bytes."""
-        data += self._stream.decompress(chunk, limit - len(data) + 1)
+        data += self.stream.decompress(chunk, limit - len(data) + 1)
         if len(data) > limit:
             raise TooLargeError(limit)
-
-    def is_complete(self) -> bool:
-        """Whether the compressed stream is complete."""
-        return self._stream.eof
 
 
 class _Gzip(_Inflate):
@@ -140,16 +136,16 @@ class _Gzip(_Inflate):
 
     def append_to(self, data: bytearray, chunk: bytes, limit: int) -> None:
         while chunk:
-            if self._stream.eof:
+            if self.stream.eof:
                 chunk = chunk.lstrip(b"\0")  # padding, which the format allows at its end
                 if not chunk:
                     return
                 self._members += 1
                 if self._members > MAX_MEMBERS:
                     raise UndecodableError
-                self._stream = zlib.decompressobj(self._window)
+                self.stream = zlib.decompressobj(self._window)
             super().append_to(data, chunk, limit)
-            chunk = self._stream.unused_data
+            chunk = self.stream.unused_data
 
 
 class _Deflate(_Inflate):
@@ -167,7 +163,7 @@ class _Deflate(_Inflate):
                 return
             self._head = None
             if chunk[0] & 15 != _ZLIB_METHOD or int.from_bytes(chunk[:_ZLIB_HEADER]) % _ZLIB_CHECK:
-                self._stream = zlib.decompressobj(-zlib.MAX_WBITS)
+                self.stream = zlib.decompressobj(-zlib.MAX_WBITS)
         super().append_to(data, chunk, limit)
-        if self._stream.unused_data:
+        if self.stream.unused_data:
             raise UndecodableError

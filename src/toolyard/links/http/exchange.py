@@ -16,7 +16,7 @@ from toolyard.constants import VERSION
 from toolyard.links.http.addresses import Blocked, Target, read_url
 from toolyard.links.http.backend import EXCHANGE, AddressGuard, Exchange, TrustedURL, UnknownHostError
 from toolyard.links.http.decoding import ACCEPTED, BodyError, DecodedBody, StreamedBody, TooLargeError, TruncatedError
-from toolyard.links.http.messages import FRAMING_HEADERS, SAFE_METHODS, Outgoing
+from toolyard.links.http.messages import FRAMING_HEADERS, SAFE_METHODS, Credential, Outgoing
 from toolyard.model.errors import CallError, CallTimeout, Effect, InvalidArguments, ToolFailed, Unavailable
 
 CONNECT_SECONDS = 10.0
@@ -71,10 +71,10 @@ class RedirectingRequest:
         self.target = self._strip_credential(read_url(outgoing.url))
 
     @property
-    def needs_credential(self) -> bool:
-        """Whether the credential is for the current target's origin."""
+    def credential(self) -> Credential | None:
+        """The credential, if it is for the current target's origin."""
         credential = self._outgoing.credential
-        return credential is not None and credential.origin == self.target.origin
+        return credential if credential is not None and credential.origin == self.target.origin else None
 
     def seconds_left(self) -> float | None:
         """Seconds until the deadline, None without one; raises `CallTimeout` if it has passed."""
@@ -85,12 +85,12 @@ class RedirectingRequest:
             raise make_timeout_error(self)
         return left
 
-    def write_request(self, left: float | None) -> httpcore2.Request:
+    def write_request(self) -> httpcore2.Request:
         """Build the library's request for the current target."""
-        outgoing, target = self._outgoing, self.target
+        outgoing, target, left = self._outgoing, self.target, self.seconds_left()
         headers = list(self._headers)
-        if outgoing.credential is not None:
-            target = outgoing.credential.apply(target, headers)
+        if (credential := self.credential) is not None:
+            target = credential.attach(target, headers)
         raw = [(b"host", target.authority.encode())]
         raw += [(name.encode(), value.encode()) for name, value in headers]
         if outgoing.body is not None or outgoing.method in _EXPECT_BODY:
@@ -108,14 +108,6 @@ class RedirectingRequest:
 
     def open_answer(self, response: httpcore2.Response) -> StreamedAnswer | None:
         """Check the head and return the response; None if it is a redirect, to which the target is then set."""
-        self._check_head(response)
-        answer = StreamedAnswer(self, response)
-        credential = self._outgoing.credential
-        if answer.status == HTTPStatus.UNAUTHORIZED and credential is not None and self.needs_credential:
-            credential.note_refusal()
-        return None if self._follow_redirect(answer) else answer
-
-    def _check_head(self, response: httpcore2.Response) -> None:
         if response.status < HTTPStatus.OK:
             raise httpcore2.RemoteProtocolError("an unasked upgrade")
         names = [name.lower() for name, _ in response.headers]
@@ -125,6 +117,10 @@ class RedirectingRequest:
         self.exchange.answered = True
         if sum(len(name) + len(value) + 4 for name, value in response.headers) > MAX_HEADER_BYTES:
             raise _make_header_error(self)
+        answer = StreamedAnswer(self, response)
+        if answer.status == HTTPStatus.UNAUTHORIZED and (credential := self.credential) is not None:
+            credential.note_refusal()
+        return None if self._follow_redirect(answer) else answer
 
     def retries_after(self, error: Exception) -> bool:
         """Whether to retry at once because the server closed a kept connection just as it was reused."""
@@ -147,8 +143,12 @@ class RedirectingRequest:
         here = self.target.origin
         there = self._strip_credential(self.target.redirected(location))
         if there.origin != here:
+            credential = self._outgoing.credential
+            secrets = () if credential is None else credential.secrets
+            shows = any(secret.lower() in there.origin for secret in secrets if secret)
+            shown = "another origin" if shows else there.origin
             raise Blocked(
-                f"{here} redirects to {self._hide_secrets(there.origin)}: redirects to another origin are not followed",
+                f"{here} redirects to {shown}: redirects to another origin are not followed",
                 hint="if that is where the service is now, the operator sets it as the base URL",
             )
         self._redirects += 1
@@ -161,11 +161,6 @@ class RedirectingRequest:
         """Remove a key that a `Location` header may have repeated, so that the target can be shown."""
         credential = self._outgoing.credential
         return target if credential is None else credential.strip(target)
-
-    def _hide_secrets(self, origin: str) -> str:
-        credential = self._outgoing.credential
-        secrets = () if credential is None else credential.secrets
-        return "another origin" if any(secret.lower() in origin for secret in secrets if secret) else origin
 
     @property
     def origin(self) -> str:
@@ -269,7 +264,11 @@ def explain_error(error: Exception, request: RedirectingRequest) -> CallError | 
     if isinstance(error, BodyError):
         return _explain_body_error(error, request)
     if isinstance(error, httpcore2.TimeoutException | TimeoutError):
-        return _explain_timeout(error, request)
+        if not request.exchange.placed:
+            return CallTimeout(f"no connection for {request.origin} became free in time", effect="none")
+        if isinstance(error, httpcore2.ConnectTimeout) and not request.is_late:
+            return Unavailable(f"no connection to {request.origin} within {request.connect_seconds:.3g} s")
+        return make_timeout_error(request)
     if isinstance(error, httpcore2.ConnectError):
         return _explain_connect_error(error, request)
     if isinstance(error, httpcore2.LocalProtocolError) and not request.exchange.sent:
@@ -299,14 +298,6 @@ def make_timeout_error(request: RedirectingRequest) -> CallTimeout:
     """The error for a passed deadline."""
     within = "in time" if request.seconds is None else f"within {max(request.seconds, 0.0):.3g} s"
     return CallTimeout(f"{request.origin} did not answer {within}", effect=request.effect)
-
-
-def _explain_timeout(error: Exception, request: RedirectingRequest) -> CallError:
-    if not request.exchange.placed:
-        return CallTimeout(f"no connection for {request.origin} became free in time", effect="none")
-    if isinstance(error, httpcore2.ConnectTimeout) and not request.is_late:
-        return Unavailable(f"no connection to {request.origin} within {request.connect_seconds:.3g} s")
-    return make_timeout_error(request)
 
 
 def _explain_connect_error(error: httpcore2.ConnectError, request: RedirectingRequest) -> CallError:

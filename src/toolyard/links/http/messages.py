@@ -54,10 +54,6 @@ class Credential(ABC):
     def attach(self, target: Target, headers: Headers) -> Target:
         """Add the secret to the headers, or return a changed target. Called for the credential's own origin only."""
 
-    def apply(self, target: Target, headers: Headers) -> Target:
-        """`attach` if the target has the credential's origin; else return it unchanged."""
-        return self.attach(target, headers) if target.origin == self.origin else target
-
     def strip(self, target: Target) -> Target:
         """Remove from the target what `attach` added."""
         return target

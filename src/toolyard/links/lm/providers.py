@@ -237,7 +237,10 @@ class HttpBackend:
         incoming = await self._client.asend(outgoing)
         if incoming.status != HTTPStatus.OK:
             raise self._explain_refusal(incoming)
-        return self._wire.read(self._read_object(incoming.body))
+        data = _parse_body(incoming)
+        if not isinstance(data, dict):
+            raise ToolFailed(f"the answer of {self._origin} is not a JSON object", effect="none")
+        return self._wire.read(data)
 
     def close(self) -> None:
         """Close the connections."""
@@ -247,18 +250,9 @@ class HttpBackend:
         """Async version of `close`."""
         await self._client.aclose()
 
-    def _read_object(self, body: bytes) -> dict[str, Any]:
-        try:
-            data = parse_json(body, what="answer")
-        except MalformedSource:
-            data = None
-        if not isinstance(data, dict):
-            raise ToolFailed(f"the answer of {self._origin} is not a JSON object", effect="none")
-        return data
-
     def _explain_refusal(self, incoming: Incoming) -> CallError:
         status = incoming.status
-        said = self._read_message(incoming.body)
+        said = self._read_message(_parse_body(incoming))
         message = f"{self._origin} answered {status}{f': {said}' if said else ''}"
         if status in _AGAIN:
             return Unavailable(message, retry_after=retry_after(incoming.header("retry-after"), time.time()))
@@ -271,12 +265,8 @@ class HttpBackend:
             hint = "a server that cannot be held to a schema needs response_format: json_object, or text, in lm_config"
         return ToolFailed(message, effect="none", retryable=False, hint=hint, details={"status": status})
 
-    def _read_message(self, body: bytes) -> str:
+    def _read_message(self, value: Any) -> str:
         """The error message of a response, on one line and without secrets; empty if there is none."""
-        try:
-            value = parse_json(body, what="answer")
-        except MalformedSource:
-            return ""
         for key in ("error", "message"):
             if isinstance(value, dict) and key in value:
                 value = value[key]
@@ -286,3 +276,11 @@ class HttpBackend:
             value = value.replace(secret, "***")
         line = " ".join(value.split())
         return line if len(line) <= _SAID else f"{line[:_SAID]}..."
+
+
+def _parse_body(incoming: Incoming) -> Any:
+    """The body as JSON; None if it is not."""
+    try:
+        return parse_json(incoming.body, what="answer")
+    except MalformedSource:
+        return None

@@ -145,10 +145,14 @@ class Peer:
         try:
             if not isinstance(method, str):
                 return
-            if message.id is msgspec.UNSET:
-                self._take_notification(method, message.fields, notify)
-            else:
+            if message.id is not msgspec.UNSET:
                 self._take_request(method, message.fields, message.id, answer)
+            elif method == "notifications/progress":
+                self._report_progress(message.fields)
+            elif method == "notifications/message":
+                self._report_log_line(message.fields, notify)
+            elif method == LIST_CHANGED:
+                self._note_change()
         except Exception:  # noqa: BLE001 - one unexpected message must not end the connection
             _log.warning("a message of %s could not be taken", self.name, exc_info=True)
 
@@ -192,14 +196,6 @@ class Peer:
             HANDLERS.give_up(future)
             raise
         return await home_loop.arun(_await_result(result)) if inspect.isawaitable(result) else result
-
-    def _take_notification(self, method: str, params: dict[str, Any], notify: Notify | None) -> None:
-        if method == "notifications/progress":
-            self._report_progress(params)
-        elif method == "notifications/message":
-            self._report_log_line(params, notify)
-        elif method == LIST_CHANGED:
-            self._note_change()
 
     def _note_change(self) -> None:
         """Report a change at once, or delayed and combined if the last one was recent."""
