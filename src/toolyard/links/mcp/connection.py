@@ -354,16 +354,13 @@ class Notices:
                 left = math.inf if self._deadline is None else self._deadline - asyncio.get_running_loop().time()
                 await asyncio.wait({asyncio.wrap_future(runner)}, timeout=max(min(LONGEST_DELAY, left / 2), 0.0))
         finally:
-            self.close()
-
-    def close(self) -> None:
-        """Deliver nothing more."""
-        with self._lock:
-            self._is_over = True
-            self._waiting.clear()
-            runner = self._runner
-        if runner is not None and not runner.done():
-            _threads.give_up(runner)
+            # Deliver nothing more.
+            with self._lock:
+                self._is_over = True
+                self._waiting.clear()
+                runner = self._runner
+            if runner is not None and not runner.done():
+                _threads.give_up(runner)
 
     def _deliver(self) -> None:
         while True:
