@@ -1,10 +1,12 @@
-"""`read_bytes` reads regular files and says why it reads nothing else; `paused_gc` gives back the state it found."""
+"""`read_bytes` reads regular files, locked changes lose nothing, and `paused_gc` gives back the state it found."""
 
 from __future__ import annotations
 
 import gc
 import os
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +16,7 @@ from waiting import SOON
 
 from toolyard.model.errors import MalformedSource, SourceUnavailable
 from toolyard.parsing import paused_gc, read_bytes
-from toolyard.parsing.files import MAX_BYTES
+from toolyard.parsing.files import MAX_BYTES, lock_file, replace_file
 
 
 def test_a_file_is_read_whole(tmp_path: Path) -> None:
@@ -201,3 +203,42 @@ def test_objects_frozen_by_the_program_stay_frozen() -> None:
         built = [[number] for number in range(60_000)]
     assert gc.get_freeze_count() >= len(kept)
     assert count_young(built) == len(built)
+
+
+ADD = """
+import sys
+from pathlib import Path
+from toolyard.parsing.files import lock_file, replace_file
+path = Path(sys.argv[1])
+for _ in range(20):
+    with lock_file(path):
+        replace_file(path, str(int(path.read_text()) + 1).encode())
+"""
+
+
+@pytest.mark.process
+def test_processes_that_change_a_file_at_once_lose_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "count"
+    path.write_text("0")
+    running = [subprocess.Popen([sys.executable, "-c", ADD, str(path)]) for _ in range(3)]
+    assert [process.wait(60) for process in running] == [0, 0, 0]
+    assert path.read_text() == "60"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert sorted(item.name for item in tmp_path.iterdir()) == [".count.lock", "count"]
+
+
+def test_a_change_that_fails_leaves_the_file_and_nothing_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "kept"
+    with lock_file(path):
+        replace_file(path, b"old")
+    with pytest.raises(TypeError), lock_file(path):
+        replace_file(path, "no bytes")
+    assert path.read_bytes() == b"old"
+    assert sorted(item.name for item in tmp_path.iterdir()) == [".kept.lock", "kept"]
+
+
+def test_a_lock_that_leads_elsewhere_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / ".kept.lock").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError), lock_file(tmp_path / "kept"):
+        pass
+    assert not (tmp_path / "elsewhere").exists()

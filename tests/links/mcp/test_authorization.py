@@ -19,7 +19,7 @@ from links.mcp.web_server import WebServer
 from toolyard.links.mcp import McpLink, authorization
 from toolyard.links.mcp.authorization import LoginAnswer, LoopbackLogin, TokenFile
 from toolyard.model.bindings import McpServer
-from toolyard.model.errors import CallTimeout, ConfigError, Denied, Unavailable
+from toolyard.model.errors import CallError, CallTimeout, ConfigError, Denied, Unavailable
 
 
 class OAuthServer(WebServer):
@@ -272,3 +272,39 @@ async def test_the_login_prints_the_url(capsys, monkeypatch):
     monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
     await LoopbackLogin().show("https://auth.example/login")
     assert "https://auth.example/login" in capsys.readouterr().err
+
+
+def test_stores_of_many_servers_in_one_file_keep_every_token(tmp_path):
+    path = tmp_path / "new" / "tokens.json"
+    stores = [TokenFile(str(path), f"s{number}") for number in range(8)]
+    together = threading.Barrier(len(stores))
+
+    def save(store):
+        together.wait(SOON)
+        for number in range(5):
+            store.save(tokens={"access_token": str(number)})
+
+    threads = [threading.Thread(target=save, args=(store,)) for store in stores]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(SOON)
+    found = json.loads(path.read_text())
+    assert found == {f"s{number}": {"tokens": {"access_token": "4"}} for number in range(8)}
+
+
+def test_a_store_that_cannot_be_changed_is_an_error_of_the_call(tmp_path):
+    path = tmp_path / "tokens.json"
+    store = TokenFile(str(path), "a")
+    path.write_text("{")
+    os.chmod(path, 0o600)
+    with pytest.raises(CallError, match="is not one"):
+        store.save(tokens={"access_token": "hidden-one"})
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(CallError, match="token store") as raised:
+        store.save(tokens={"access_token": "hidden-one"})
+    assert "hidden-one" not in str(raised.value)
+    assert raised.value.info.hint
+    with pytest.raises(ConfigError):
+        TokenFile(str(path), "b")  # said when it is configured, not with the first call
