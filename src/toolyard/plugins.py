@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import logging
 import pkgutil
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -26,6 +27,8 @@ from toolyard.model.errors import ConfigError, DuplicatePluginError, PluginError
 from toolyard.model.names import find_similar, suggest
 from toolyard.model.report import SourceReport
 from toolyard.model.tool import SearchResults, Tool
+
+_log = logging.getLogger(__name__)
 
 FailurePolicy = Literal["raise", "skip"]
 _KIND_ALIASES = {
@@ -156,7 +159,7 @@ class PluginTable(Generic[T]):
     """Maps names to the classes of one kind of plugin. Thread-safe.
 
     Built-ins are `"module:Class"` strings, imported on first use; third parties register with the decorator or the
-    entry-point group. A broken entry point is listed in `problems` and does not affect others.
+    entry-point group. A broken entry point does not affect others.
     """
 
     def __init__(
@@ -168,9 +171,7 @@ class PluginTable(Generic[T]):
         """The method that every class of this kind must have; "" to accept any class."""
         self.name_attribute = name_attribute
         """The class attribute that `register` sets to the name; "" for none."""
-        self.problems: dict[str, str] = {}
         self._known: dict[str, str | type[T]] = dict(builtins)
-        self._builtins = frozenset(builtins)
         self._scanned = False
         self._lock = threading.RLock()
 
@@ -236,22 +237,20 @@ class PluginTable(Generic[T]):
         self._scanned = True
         for name, value in entry_points_of(self.group):
             if name in self._known:
-                self.problems[name] = f"{value}: the name is already taken"
+                _log.warning("%s %r of a package (%s) is left out: the name is taken", self.kind, name, value)
             else:
                 self._known[name] = value
 
     def _import_class(self, name: str, target: str) -> type[T]:
+        what = f"{self.kind} {name!r} ({target})"
         try:
             cls = pkgutil.resolve_name(target)
         except (ImportError, AttributeError, ValueError) as error:
-            self.problems[name] = f"{target}: {error}"
-            raise PluginError(f"{self.kind} {name!r} ({target}) cannot be imported: {error}") from error
+            raise PluginError(f"{what} cannot be imported: {error}") from error
         if not isinstance(cls, type):
-            self.problems[name] = f"{target}: not a class"
-            raise PluginError(f"{self.kind} {name!r} ({target}) is not a class")
+            raise PluginError(f"{what} is not a class")
         if not self._has_method(cls):
-            self.problems[name] = f"{target}: {self._method_hint}"
-            raise PluginError(f"{self.kind} {name!r} ({target}) {self._method_hint}")
+            raise PluginError(f"{what} {self._method_hint}")
         return cls
 
     def _has_method(self, cls: type) -> bool:
