@@ -17,7 +17,6 @@ from weakref import WeakKeyDictionary
 
 from toolyard.model.errors import ConfigError
 from toolyard.model.report import SourceReport
-from toolyard.plugins import Loader
 from toolyard.registry import ToolRegistry
 from toolyard.schema.options import expand_place
 from toolyard.sources.scripts.loader import ScriptToolLoader
@@ -49,17 +48,14 @@ def load_tools(
         raise TypeError(f"load_tools needs a ToolRegistry, not {type(registry).__name__}")
     directory = expand_place(os.fspath(directory), "directory")
     with _get_lock(registry):
-        found = (
-            one for one in registry.loaders if (own := _script_loader_of(one)) is not None and own.is_at(directory)
-        )
-        known: Loader | None = next(found, None)
-        if known is None:
+        loaders = ((one, _script_loader_of(one)) for one in registry.loaders)
+        known, scripts = next(((one, own) for one, own in loaders if own and own.is_at(directory)), (None, None))
+        if known is None or scripts is None:
             known = ScriptToolLoader(directory, isolation=isolation or "process")
             registry.attach(known)
+        elif isolation not in (None, scripts.isolation):
+            raise ConfigError(f"{directory} is loaded with isolation {scripts.isolation!r}, which cannot be changed")
         else:
-            inner = _script_loader_of(known)
-            if inner is not None and isolation not in (None, inner.isolation):
-                raise ConfigError(f"{directory} is loaded with isolation {inner.isolation!r}, which cannot be changed")
             registry.refresh(only=known)
         # The registry's report, since it includes names that another source has taken already.
         return next(report for report in reversed(registry.report.sources) if report.source == known.source)

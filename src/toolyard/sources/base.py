@@ -28,8 +28,6 @@ from toolyard.schema.admission import AdmittedTool, admit_tool, summarise_change
 from toolyard.schema.definition import read_definition
 from toolyard.schema.normalise import Change
 
-_POLICIES = ("raise", "skip")
-
 
 class LoaderOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Options of every source."""
@@ -103,7 +101,7 @@ class ToolLoader(ABC):
     ) -> None:
         """Check and set the common options; `given` is the configured namespace, or several of them."""
         for option, value in (("on_error", on_error), ("on_duplicate", on_duplicate)):
-            if value not in _POLICIES:
+            if value not in ("raise", "skip"):
                 raise ConfigError(f"{option} of {type(self).__name__} must be 'raise' or 'skip', not {value!r}")
         if namespaces not in ("open", "locked"):
             raise ConfigError(f"namespaces of {type(self).__name__} must be 'open' or 'locked', not {namespaces!r}")

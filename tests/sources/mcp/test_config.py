@@ -107,7 +107,6 @@ def test_variables_come_from_the_environment_and_are_shown_nowhere(write, tmp_pa
     )
     loader.load()
     assert dict(loader.servers["notes"].server.env) == {"RAW_SECRET": "swordfish-42", "B": "swordfish-42", "C": "c"}
-    assert loader.secrets == ("swordfish-42",)
     refused = refusals(loader)
     assert "ended" in refused["/mcpServers/notes"]
     assert "NOT_SET_HERE is not set" in refused["/mcpServers/unset"]

@@ -8,7 +8,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -73,6 +72,15 @@ class _Server:
         else:
             self.failure, self.admitted, self.report = None, tuple(self.loader.admitted), self.loader.report
 
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Call `changed` when the server changes, after noting that it did."""
+
+        def note_change() -> None:
+            self.has_changed = True
+            changed()
+
+        self.loader.watch(note_change)
+
 
 class MCPConfigToolLoader(ToolLoader):
     """Loads the tools of every server in an MCP client's file. A server's name is its namespace.
@@ -120,11 +128,6 @@ class MCPConfigToolLoader(ToolLoader):
         return {server.name: server.loader for server in self._servers}
 
     @property
-    def secrets(self) -> tuple[str, ...]:
-        """Secrets for reaching the servers, which must not be shown anywhere."""
-        return tuple(secret for server in self._servers for secret in server.loader.secrets)
-
-    @property
     def comes_back(self) -> bool:
         """True if errors are skipped and the file could be read, since its servers may become available later."""
         return self.on_error == "skip" and bool(self._servers)
@@ -141,7 +144,7 @@ class MCPConfigToolLoader(ToolLoader):
         self._check_open()
         self._changed = changed
         for server in self._servers:
-            server.loader.watch(partial(_mark_changed, server, changed))
+            server.watch(changed)
 
     def load(self) -> list[Tool]:
         """The tools of every server that responds. After changes were reported, only those servers are asked again."""
@@ -195,7 +198,7 @@ class MCPConfigToolLoader(ToolLoader):
                 server.loader.close()
         for server in found:
             if server not in before and self._changed is not None:
-                server.loader.watch(partial(_mark_changed, server, self._changed))
+                server.watch(self._changed)
 
     def _read_servers(self, document: Any) -> list[_Server]:
         key = next((key for key in _LIST_KEYS if isinstance(document, dict) and key in document), None)
@@ -244,14 +247,9 @@ class MCPConfigToolLoader(ToolLoader):
             rewrites = (*rewrites, Rewrite(name, "/timeout", "left out; give timeout to the source instead"))
         options = {**self._options, **options, "namespace": name, "on_error": self.on_error}
         known = next((server for server in self._servers if server.name == name), None)
-        return (
-            known if known is not None and known.options == options else _Server(name, options, self.source, rewrites)
-        )
+        if known is not None and known.options == options:
+            return known
+        return _Server(name, options, self.source, rewrites)
 
     def _place_of(self, name: str) -> str:
         return f"{self.source}#{pointer_of([self._list_key, name])}"
-
-
-def _mark_changed(server: _Server, changed: Callable[[], None]) -> None:
-    server.has_changed = True
-    changed()

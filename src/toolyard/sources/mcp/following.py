@@ -30,7 +30,7 @@ from toolyard.model.errors import (
 )
 from toolyard.model.tool import Tool, digest
 from toolyard.parsing import parse_json
-from toolyard.parsing.files import lock_file, replace_file
+from toolyard.parsing.files import lock_file, read_bytes, replace_file
 
 if TYPE_CHECKING:
     from toolyard.links.mcp import Handlers, Listing, McpLink
@@ -215,7 +215,6 @@ class ServerFollower:
 
 _SHOWN_TO_PEOPLE = ("title", "annotations")
 _SERVERS = "servers"
-_MAX_BYTES = 64 * 1024 * 1024
 
 
 class NotApprovedError(DefinitionError):
@@ -292,17 +291,16 @@ class ApprovedDefinitions:
 
     def _read(self) -> tuple[dict[str, Any], dict[str, str | None] | None]:
         try:
-            with self.path.open("rb") as file:
-                data = file.read(_MAX_BYTES + 1)
-        except FileNotFoundError:
-            return {_SERVERS: {}}, None
-        except OSError as error:
-            raise SourceError(f"{self.path}: cannot be read: {error.strerror}") from None
+            data = read_bytes(self.path)
+        except SourceUnavailable as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                return {_SERVERS: {}}, None
+            raise
         document = parse_json(data, what=str(self.path))
         servers = document.get(_SERVERS) if isinstance(document, dict) else None
         known = servers.get(self._server) if isinstance(servers, dict) else None
         whole = isinstance(servers, dict) and isinstance(known, dict | None)
         whole = whole and all(isinstance(item, str | None) for item in (known or {}).values())
-        if len(data) > _MAX_BYTES or not whole:
+        if not whole:
             raise MalformedSource('is no list of approvals: {"servers": {server: {tool: hash}}}', where=str(self.path))
         return document, known

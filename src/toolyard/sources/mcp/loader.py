@@ -126,13 +126,6 @@ class MCPToolLoader(ToolLoader):
         self._closed = False
 
     @property
-    def secrets(self) -> tuple[str, ...]:
-        """Secrets for reaching the server, which must not be shown anywhere."""
-        from toolyard.links.mcp.secrets import secrets_of
-
-        return secrets_of(self.server)
-
-    @property
     def source(self) -> str:
         """The URL without its query, or `stdio: ` and the command."""
         return self.label or self.server.name
