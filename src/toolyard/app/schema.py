@@ -111,7 +111,7 @@ def _plugins_schema(table: PluginTable[Any], *, engine: bool = False) -> dict[st
         try:
             cls = table.get(name)
         except PluginError:
-            continue  # unusable here; the table lists it as a problem
+            continue  # cannot be used here
         cases.append({"if": {"properties": {"type": {"const": name}}}, "then": _plugin_schema(name, cls, engine)})
     kind = {"type": "object", "required": ["type"]}
     if not cases:

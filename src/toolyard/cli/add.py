@@ -26,9 +26,9 @@ from cyclopts import Parameter
 from toolyard.app.blocks import is_config
 from toolyard.app.config import hide_secrets, read_config, read_config_file
 from toolyard.app.toolyard import load_sources
-from toolyard.cli.options import OUTPUT, VerbOptions, read_word
+from toolyard.cli.options import DEFAULT_CONFIG, OUTPUT, VerbOptions, read_word
 from toolyard.cli.output import counted, fail, print_json, print_text, warn, working
-from toolyard.cli.yard import DEFAULT_CONFIG, config_path
+from toolyard.cli.yard import config_path
 from toolyard.links.http.addresses import Blocked, is_public, read_address, read_url, with_port
 from toolyard.links.http.auth_entry import suggest_auth
 from toolyard.model.bindings import RestBinding, RestScheme

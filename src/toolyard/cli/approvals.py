@@ -38,22 +38,15 @@ def list_(*, state: ApprovalState | Literal["all"] = "pending", options: YardOpt
     with _open_approvals(options.config) as approvals:
         found = approvals.list(state=None if state == "all" else state, limit=_MOST).approvals
     columns = ["id", "state", "tool", "arguments", "caller", "session", "from", "expires"]
-    rows = (
-        (
-            one.id,
-            one.state,
-            one.tool,
-            shorten(one.arguments, _WIDE),
-            one.caller,
-            one.session_id,
-            one.yard,
-            _format_expiry(one),
-        )
-        for one in found
-    )
     if not found:
         warn(f"looked in {describe_store(options.config)}")
-    return print_list(options.json, "approval", map(Approval.to_dict, found), columns, rows)
+    return print_list(options.json, "approval", map(Approval.to_dict, found), columns, map(_list_cells, found))
+
+
+def _list_cells(one: Approval) -> tuple[str, ...]:
+    expires = format_time(one.expires) if one.state in ("pending", "approved") else ""
+    arguments = shorten(one.arguments, _WIDE)
+    return one.id, one.state, one.tool, arguments, one.caller, one.session_id, one.yard, expires
 
 
 def show_(
@@ -139,7 +132,3 @@ def _describe_preview(preview: Preview) -> list[str]:
         f"  predicted by {preview.maker}: {preview.code} {shorten(preview.result, _WIDE)}",
         *(f"    {line}" for line in preview.changes or ("nothing in the session changes",)),
     ]
-
-
-def _format_expiry(approval: Approval) -> str:
-    return format_time(approval.expires) if approval.state in ("pending", "approved") else ""

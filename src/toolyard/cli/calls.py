@@ -13,14 +13,14 @@ import msgspec
 from cyclopts import Parameter, Token
 from msgspec.structs import replace
 
-from toolyard.app.config import read_anything
+from toolyard.app.blocks import MEMORY
 from toolyard.calls.call_log import CallFilter, CallRow
 from toolyard.calls.journal import CallLogOptions, Journal
 from toolyard.calls.sql_journal import open_journal
 from toolyard.calls.tracer import read_log_options
 from toolyard.cli.options import YARD, YardOptions
 from toolyard.cli.output import print_list, visible, warn
-from toolyard.cli.yard import config_path, open_sessions
+from toolyard.cli.yard import open_sessions, read_named
 from toolyard.model.call import Mode
 from toolyard.model.errors import ConfigError, Effect
 from toolyard.model.tool import Effects
@@ -97,11 +97,10 @@ _IN_SESSIONS = "`toolyard session show SESSION` shows the calls of a session, lo
 
 
 def _explain_empty_log(config: Path | None) -> None:
-    path = config_path(config)
-    read = None if path is None else read_anything(path)
-    if read is not None and read.tracing.log is False:
+    _, read = read_named(config)
+    if read.tracing.log is False:
         warn(f"no calls are logged without `tracing: {{log: true}}`; {_IN_SESSIONS}")
-    elif read is None or read.sessions.store == "memory":
+    elif read.sessions.store == MEMORY:
         warn(
             "without a `sessions` block a server keeps its log in memory, and shows it at /console/calls and /v1/calls;"
             " `sessions: {store: sqlite, path: FILE}` keeps it where this command finds it;"
@@ -112,9 +111,8 @@ def _explain_empty_log(config: Path | None) -> None:
 
 
 def _read_rows(log: Journal, wanted: CallFilter, limit: int) -> list[CallRow]:
-    rows: list[CallRow] = []
     page = log.list_calls(wanted, limit)
-    rows += page.rows
+    rows = [*page.rows]
     while page.next is not None and len(rows) < limit:
         page = log.list_calls(wanted, limit - len(rows), page.next)
         rows += page.rows

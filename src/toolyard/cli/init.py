@@ -7,9 +7,8 @@ import sys
 from importlib.resources import files
 from pathlib import Path
 
-from toolyard.cli.options import OUTPUT, VerbOptions
+from toolyard.cli.options import DEFAULT_CONFIG, OUTPUT, VerbOptions
 from toolyard.cli.output import print_either, print_json
-from toolyard.cli.yard import DEFAULT_CONFIG
 from toolyard.model.errors import ConfigError
 
 _FILES = (DEFAULT_CONFIG.name, "desk.py", "notes.py", "orders.yaml")

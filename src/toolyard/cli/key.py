@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import msgspec
 from cyclopts import Parameter
 
-from toolyard.app.config import read_anything
+from toolyard.app.blocks import MEMORY
 from toolyard.app.toolyard import make_sessions
 from toolyard.cli.options import YARD, YardOptions
 from toolyard.cli.output import (
@@ -26,7 +26,7 @@ from toolyard.cli.output import (
     write_command,
     write_time,
 )
-from toolyard.cli.yard import config_path, open_registry, read_named
+from toolyard.cli.yard import open_registry, read_named
 from toolyard.model.errors import ConfigError, ToolyardError
 from toolyard.model.names import find_similar, glob_matcher
 from toolyard.serving.identity import KeyLimits, Scopes, read_scopes
@@ -162,15 +162,14 @@ def _warn_of_idle_rules(config: Path | None, keys: Sequence[ApiKey]) -> None:
 
 @contextmanager
 def _open_ring(config: Path | None) -> Iterator[KeyRing]:
-    path = config_path(config)
-    block = None if path is None else read_anything(path).sessions
-    if block is None or block.store == "memory":
+    path, read = read_named(config)
+    if read.sessions.store == MEMORY:
         where = "there is no config" if path is None else f"{path} keeps sessions in memory"
         raise ConfigError(
             f"{where}, and keys must be kept where servers find them; add `sessions: {{store: sqlite}}`"
             " or `store: postgres` to the config that is served, and name it with --config"
         )
-    with closing(make_sessions(block)) as sessions, closing(open_records(sessions.store)) as records:
+    with closing(make_sessions(read.sessions)) as sessions, closing(open_records(sessions.store)) as records:
         yield KeyRing(records)
 
 

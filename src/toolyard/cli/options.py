@@ -49,6 +49,7 @@ class YardOptions(VerbOptions):
 
 
 OUTPUT, YARD = VerbOptions(), YardOptions()
+DEFAULT_CONFIG = Path("toolyard.yaml")
 
 SkipOption = Annotated[
     bool,

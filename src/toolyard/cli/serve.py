@@ -27,17 +27,17 @@ from toolyard.cli.yard import read_named
 from toolyard.model.errors import ConfigError
 from toolyard.schema.options import read_option
 from toolyard.serving import require_serving
+from toolyard.sources.domains import DEFAULT_DOMAINS, DOMAINS_VARIABLE
 
 if TYPE_CHECKING:
     from toolyard.serving.process.listening import Address
     from toolyard.serving.service import Service
 
 
-_DEFAULT_DOMAINS = ("core",)
 _SCRIPTS = "scripts"
 _PART = re.compile(r"(?<=\.py):.*")
 _WATCH_SECONDS = 0.5
-_HOST, _PORT, _DOMAINS = "TOOL_REGISTRY_HOST", "TOOL_REGISTRY_PORT", "TOOL_REGISTRY_DOMAINS"
+_HOST, _PORT = "TOOL_REGISTRY_HOST", "TOOL_REGISTRY_PORT"
 
 Host = Annotated[
     str | None,
@@ -78,15 +78,8 @@ def serve(
     takes precedence over the config's `server` block. SIGTERM stops after running calls have ended; SIGHUP reloads the
     sources.
     """
-    given = {
-        "host": host,
-        "port": port,
-        "domains": domains,
-        "auto_port": auto_port,
-        "workers": workers,
-        "strict": strict,
-        "log": log,
-    }
+    given = {"host": host, "port": port, "auto_port": auto_port, "workers": workers}
+    given |= {"domains": domains, "strict": strict, "log": log}
     path, read, block = _read_server("serve", options, given)
     if watch:
         read = _watch_sources(read, is_worker=link is not None)
@@ -124,19 +117,22 @@ def apply_overrides(
     """The block with the settings of flags and environment; `alone`: without a config, the core domain is served."""
     changes: dict[str, Any] = {}
     if alone and block.domains is None:
-        changes["domains"] = _DEFAULT_DOMAINS
+        changes["domains"] = DEFAULT_DOMAINS
     if env.get(_HOST):
         changes["host"] = env[_HOST]
     if env.get(_PORT):
         if not env[_PORT].strip().isdecimal():
             raise ConfigError(f"{_PORT}: must be the number of a port, not {env[_PORT]!r}")
         changes["port"] = read_option(ServerBlock, "port", int(env[_PORT]), _PORT)
-    if env.get(_DOMAINS):
-        changes["domains"] = read_option(ServerBlock, "domains", env[_DOMAINS], _DOMAINS)
-    for name, value in flags.items():
-        if value is not None:
-            changes[name] = read_option(ServerBlock, name, value, f"--{name.replace('_', '-')}")
-    return msgspec.structs.replace(block, **changes)
+    if env.get(DOMAINS_VARIABLE):
+        changes["domains"] = read_option(ServerBlock, "domains", env[DOMAINS_VARIABLE], DOMAINS_VARIABLE)
+    return msgspec.structs.replace(block, **{**changes, **_read_flags(ServerBlock, flags)})
+
+
+def _read_flags(struct: type[msgspec.Struct], flags: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of the flags that were given, as the struct has them."""
+    given = {name: value for name, value in flags.items() if value is not None}
+    return {name: read_option(struct, name, value, f"--{name.replace('_', '-')}") for name, value in given.items()}
 
 
 def _watch_sources(config: Config, *, is_worker: bool = False) -> Config:
@@ -198,12 +194,7 @@ def _run_worker(read: Config, block: ServerBlock, fd: int, link: int) -> int:
     with socket.socket(fileno=link) as parent:
         listener = socket.socket(fileno=fd)
         with redirect_stdout(sys.stderr):
-            done = run(
-                *(read, block),
-                ready=lambda _, text: send_banner(parent, text),
-                listener=listener,
-                lifeline=parent,
-            )
+            done = run(read, block, ready=lambda _, text: send_banner(parent, text), listener=listener, lifeline=parent)
     return 0 if done else 1
 
 
@@ -249,7 +240,8 @@ def mcp(
     """
     given = {"domains": domains, "strict": strict, "log": log}
     _, read, block = _read_server("mcp", options, given, over_http=False)
-    block = _with_mcp(block, {"expose": expose, "names": names, "sessions": sessions})
+    changes = _read_flags(McpBlock, {"expose": expose, "names": names, "sessions": sessions})
+    block = msgspec.structs.replace(block, mcp=msgspec.structs.replace(block.mcp, **changes))
     from toolyard.serving.mcp.stdio import take_streams
     from toolyard.serving.monitoring import capture_logs
     from toolyard.serving.service import build_service, list_problems
@@ -264,13 +256,6 @@ def mcp(
         finally:
             service.yard.close()
     return 0
-
-
-def _with_mcp(block: ServerBlock, flags: Mapping[str, Any]) -> ServerBlock:
-    changes = {
-        name: read_option(McpBlock, name, value, f"--{name}") for name, value in flags.items() if value is not None
-    }
-    return msgspec.structs.replace(block, mcp=msgspec.structs.replace(block.mcp, **changes))
 
 
 async def _serve_stdio(service: Service, reading: int, writing: int) -> None:

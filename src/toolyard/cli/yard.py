@@ -14,6 +14,7 @@ from toolyard.app.blocks import MEMORY, SessionsBlock
 from toolyard.app.config import Config, read_anything
 from toolyard.app.toolyard import Toolyard, build_parts, build_registry, make_sessions, survey
 from toolyard.calls.policy import Approver, Policy
+from toolyard.cli.options import DEFAULT_CONFIG
 from toolyard.cli.output import NotFoundError, counted, describe_missing, warn, working, write_command
 from toolyard.engines.python import PythonToolEngine
 from toolyard.model.errors import UnknownSessionError
@@ -22,8 +23,6 @@ from toolyard.registry import ToolRegistry
 from toolyard.sessions.sessions import Sessions
 from toolyard.sessions.store.sql import SessionStore
 from toolyard.sources.domains import DomainToolLoader, enabled_domains
-
-DEFAULT_CONFIG = Path("toolyard.yaml")
 
 
 def read_named(config: Path | None) -> tuple[Path | None, Config]:

@@ -9,8 +9,8 @@ import pytest
 
 from tests.insight.given_dataflow import dataflow_of
 from toolyard import Tool, ToolRegistry
+from toolyard.cli.insight import sample as sample_command
 from toolyard.cli.options import YardOptions
-from toolyard.cli.sample import sample as sample_command
 from toolyard.insight.base import Edge, Feed, Sample
 from toolyard.insight.samplers.base import derive_seed
 from toolyard.model.errors import ConfigError, SamplingError
