@@ -11,6 +11,7 @@ before and after it. Older subclasses that override `execute` instead are suppor
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
@@ -32,19 +33,17 @@ from toolyard.calls.policy import Policy
 from toolyard.calls.settings import MAX_RESULT_BYTES, Abandoned, Gates, OutputCheck, Settings
 from toolyard.calls.sql_journal import open_journal
 from toolyard.calls.tracer import Tracer
+from toolyard.engines.engine_sessions import EngineSessions
 from toolyard.engines.execute_override import (
     NO_CONTEXT,
     Overrides,
     OverridingEngine,
-    check_override,
-    complete_init,
     drop_unset,
     find_overrides,
     keep_allowed,
     merge_refusals,
     refuse_effects,
 )
-from toolyard.engines.session_reading import SessionReading, run_off_loop
 from toolyard.loop.threads import Threads, await_future
 from toolyard.model.bases import Closing
 from toolyard.model.call import Mode, ToolCall, ToolResult
@@ -57,7 +56,7 @@ from toolyard.schema.options import check_kinds
 from toolyard.sessions.history import History
 from toolyard.sessions.session import Session
 from toolyard.sessions.sessions import Sessions
-from toolyard.sessions.state import EXECUTIONS, SETUP, State, read_setup
+from toolyard.sessions.state import EXECUTIONS, SETUP, State
 from toolyard.sessions.store.base import Key
 from toolyard.words.redactor import Redactor
 
@@ -72,7 +71,7 @@ _KINDS: Mapping[str, type] = {
 }
 
 
-class ToolEngine(SessionReading, Closing):
+class ToolEngine(EngineSessions, Closing):
     """Executes calls in sessions. Every method has an async twin, such as `aexecute`.
 
     `execute` appends every call and its result to the session; `simulate` leaves the session unchanged. Both may be
@@ -107,7 +106,7 @@ class ToolEngine(SessionReading, Closing):
         cls._only_executes_async = cls.overrides.aexecute and not cls.overrides.execute
         cls._answers_blocking = not inspect.iscoroutinefunction(cls.answer)
         if "__init__" in cls.__dict__:
-            cls.__init__ = complete_init(cls.__init__, ToolEngine.__init__)  # type: ignore[method-assign]
+            cls.__init__ = _complete_init(cls.__init__)  # type: ignore[method-assign]
 
     def __init__(
         self,
@@ -157,7 +156,7 @@ class ToolEngine(SessionReading, Closing):
         self.brought = [part for part, value in parts.items() if value is not None]
         """Names of the components passed explicitly. They would be unused in an engine that is part of another one."""
         self._begin_parts()
-        check_override(type(self), policy)
+        self._check_override(policy)
         self._path = CallPath(self, self.tool_registry, self.sessions, policy=policy, tracer=tracer, redactor=redactor)
 
     def _begin_parts(self) -> None:
@@ -168,6 +167,15 @@ class ToolEngine(SessionReading, Closing):
         self._makers: dict[type, Callable[[], ToolEngine]] = {}
         self._made: dict[type, ToolEngine] = {}
         self._making = Lock()
+
+    def _check_override(self, policy: Policy | None) -> None:
+        """Refuse a policy that the engine's own `execute` would bypass."""
+        passes = self.overrides.answers_batches and not self.executes_by_super
+        if passes and policy is not None and not policy.trivial:
+            raise ConfigError(
+                f"the execute of {type(self).__name__} answers calls past the policy; override answer(invocation) in "
+                "its place, or say executes_by_super = True in the class if it ends in super().execute"
+            )
 
     def keep_journal(self, options: CallLogOptions) -> Journal:
         """Log calls in the session store from now on."""
@@ -285,39 +293,6 @@ class ToolEngine(SessionReading, Closing):
         """True if answering that tool would block an event loop."""
         return self._answers_blocking
 
-    def setup(
-        self,
-        session_id: str,
-        *args: Any,
-        initial_state: dict[str, Any] | None = None,
-        fork_of: str | None = None,
-        at: int | None = None,
-        owner: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        """Open a session: empty, with the `get_session_state` of another, or as a fork.
-
-        A fork shares the history of `fork_of`, all of it or the first `at` entries, without copying it; engines see
-        their state as of the last of these. `owner`, if given, is needed again to find the session. All other arguments
-        are stored with the session and inherited by its forks, so they must be JSON; engines read them from
-        `invocation.setup`. Raises `SessionExistsError` (a ValueError) if the id is taken, and `UnknownEntryError` (a
-        ValueError) if `at` is past the end.
-        """
-        given = read_setup(args, kwargs)
-        if fork_of is None and (first := self.first_states()):
-            initial_state = {**first, **(initial_state or {})}
-        session = self.sessions.open(
-            session_id, owner=owner, initial_state=initial_state, fork_of=fork_of, at=at, setup=given
-        )
-        self._begin_own_sessions(session, fork_of, at)
-
-    def _begin_own_sessions(self, session: Session, fork_of: str | None, at: int | None) -> None:
-        """Hook for engines whose parts keep their own sessions; an override that raises must undo what it began."""
-
-    def first_states(self) -> dict[str, dict[str, Any]]:
-        """Initial session state of the engines, by name; `initial_state` overrides it."""
-        return {}
-
     def execute(
         self,
         session_id: str,
@@ -364,30 +339,6 @@ class ToolEngine(SessionReading, Closing):
                 return merge_refusals(refused, self.execute(session_id, keep_allowed(tool_calls, refused), **options))
         session = self.sessions.find(session_id, owner)
         return run_batch(self._path, session, tool_calls, Batch("simulate", timeout, context))
-
-    def teardown(self, session_id: str, *, owner: str | None = None) -> None:
-        """End a session, if it exists."""
-        self.sessions.drop(session_id, owner)
-        self.ended(session_id, owner)
-
-    ateardown = run_off_loop(teardown)
-
-    async def asetup(
-        self,
-        session_id: str,
-        *args: Any,
-        initial_state: dict[str, Any] | None = None,
-        fork_of: str | None = None,
-        at: int | None = None,
-        owner: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        """`setup` for async code. If cancelled, it leaves no session behind."""
-        options = drop_unset(initial_state=initial_state, fork_of=fork_of, at=at, owner=owner)
-        await self.sessions.off_loop(
-            lambda: self.setup(session_id, *args, **options, **kwargs),
-            undo=lambda _: self.teardown(session_id, **drop_unset(owner=owner)),
-        )
 
     async def aexecute(
         self,
@@ -498,3 +449,17 @@ class ToolEngine(SessionReading, Closing):
         if self.sessions.known(session_id, owner):
             return self.sessions.find(session_id, owner)
         return await self.sessions.off_loop(lambda: self.sessions.find(session_id, owner))
+
+
+def _complete_init(init: Callable[..., None]) -> Callable[..., None]:
+    """Wrap a subclass's constructor to run the base class's after it if it did not, keeping the attributes set."""
+
+    @functools.wraps(init)
+    def complete(self: ToolEngine, *args: Any, **options: Any) -> None:
+        init(self, *args, **options)
+        if "_path" not in self.__dict__:
+            given = dict(self.__dict__)
+            ToolEngine.__init__(self)
+            self.__dict__.update(given)
+
+    return complete

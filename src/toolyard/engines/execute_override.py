@@ -1,4 +1,4 @@
-"""Support for older engines that override `execute` itself, or whose constructor does not call `super().__init__`.
+"""Support for older engines that override `execute` itself.
 
 `find_overrides` lists the methods that a subclass overrides; `OverridingEngine` lets such an engine answer single
 calls on the call path.
@@ -6,17 +6,15 @@ calls on the call path.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
 
 from toolyard.calls.invocation import Invocation
-from toolyard.calls.policy import Policy
 from toolyard.calls.settings import Gates, Settings
 from toolyard.loop.threads import Threads
 from toolyard.model.call import ToolCall, ToolResult
-from toolyard.model.errors import CallError, ConfigError, Denied, ToolFailed, UnknownToolError
+from toolyard.model.errors import CallError, Denied, ToolFailed, UnknownToolError
 from toolyard.model.tool import Effects, Tool
 from toolyard.registry import ToolRegistry
 from toolyard.registry.bind import find_overloads
@@ -50,16 +48,6 @@ def find_overrides(kind: type, ours: type) -> Overrides:
     knows_mode = overridden.pop("answer") or overridden["simulate"] or overridden["asimulate"]
     batches = overridden["execute"] or overridden["aexecute"]
     return Overrides(**overridden)._replace(answers_batches=batches, only_executes=batches and not knows_mode)
-
-
-def check_override(kind: Any, policy: Policy | None) -> None:
-    """Refuse an engine whose own `execute` would bypass the policy it was given."""
-    passes = kind.overrides.answers_batches and not kind.executes_by_super
-    if passes and policy is not None and not policy.trivial:
-        raise ConfigError(
-            f"the execute of {kind.__name__} answers calls past the policy; override answer(invocation) in its "
-            "place, or say executes_by_super = True in the class if it ends in super().execute"
-        )
 
 
 class ExecutingEngine(Protocol):
@@ -100,20 +88,6 @@ class ExecutingEngine(Protocol):
 def drop_unset(**options: Any) -> dict[str, Any]:
     """Only the options that were given: an override in the older style may accept none of them."""
     return {name: value for name, value in options.items() if value is not None and value is not NO_CONTEXT}
-
-
-def complete_init(init: Callable[..., None], ours: Callable[[Any], None]) -> Callable[..., None]:
-    """Wrap a subclass's constructor to run `ours` after it if it did not, keeping the attributes that it set."""
-
-    @functools.wraps(init)
-    def complete(self: Any, *args: Any, **options: Any) -> None:
-        init(self, *args, **options)
-        if "_path" not in self.__dict__:
-            given = dict(self.__dict__)
-            ours(self)
-            self.__dict__.update(given)
-
-    return complete
 
 
 def refuse_effects(engine: ExecutingEngine, calls: Sequence[ToolCall]) -> list[ToolResult | None]:

@@ -26,7 +26,6 @@ from toolyard.model.bindings import PythonBinding, ScriptBinding
 from toolyard.model.errors import CallError, ConfigError, InvalidArguments, NoEngine, ToolFailed, Unavailable
 from toolyard.model.tool import Tool
 from toolyard.plugins import register_tool_engine
-from toolyard.registry import ToolRegistry
 from toolyard.registry.function_call import (
     CALLER_ERRORS,
     await_answer,
@@ -55,9 +54,7 @@ class PythonToolEngine(EffectfulEngine):
 
     type_name = "python"
 
-    def __init__(self, registry: ToolRegistry | None = None, **settings: Any) -> None:
-        super().__init__(registry, **settings)
-        self._runner = self._keep_part(ScriptRunner())
+    _runner: ScriptRunner | None = None
 
     def route(self, tool: Tool) -> Answerer:
         """The engine registered for the tool's binding, else this one."""
@@ -68,7 +65,7 @@ class PythonToolEngine(EffectfulEngine):
         tool = invocation.tool
         binding = tool.binding
         if type(binding) is ScriptBinding:
-            return self._runner.answer(invocation)
+            return self._script_runner().answer(invocation)
         if type(binding) is not PythonBinding:
             raise NoEngine(
                 f"{tool.qualified_name} has no Python function behind it",
@@ -96,8 +93,14 @@ class PythonToolEngine(EffectfulEngine):
         """True unless the function is async or marked `blocking=False`."""
         binding = tool.binding
         if type(binding) is ScriptBinding:
-            return self._runner.blocks(tool)
+            return self._script_runner().blocks(tool)
         return not (type(binding) is PythonBinding and (binding.is_async or not binding.blocking))
+
+    def _script_runner(self) -> ScriptRunner:
+        with self._making:
+            if self._runner is None:
+                self._runner = self._keep_part(ScriptRunner())
+            return self._runner
 
 
 @register_tool_engine("scripts")
@@ -113,7 +116,7 @@ class ScriptToolEngine(PythonToolEngine):
 
     def answer(self, invocation: Invocation) -> Any:
         """The value that the handler returned; if an event loop is running, a coroutine for it."""
-        return self._runner.answer(invocation)
+        return self._script_runner().answer(invocation)
 
     def takes(self, tool: Tool) -> bool:
         """True for handlers of scripts only."""
