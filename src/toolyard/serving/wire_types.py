@@ -83,8 +83,8 @@ class V0Invocation(Shape):
 
     args: Json
     schema_version: Version | UnsetType = UNSET
-    context: Json | UnsetType = UNSET
-    trace: Json | UnsetType = UNSET
+    context: Json = {}
+    trace: V0Trace | UnsetType = UNSET
 
 
 class V0Metrics(Shape):
@@ -197,8 +197,8 @@ class CallsBody(Shape):
 
     calls: Calls
     timeout: Seconds | UnsetType = UNSET
-    context: Json | UnsetType = UNSET
-    trace: Json | UnsetType = UNSET
+    context: Json = {}
+    trace: Json = {}
     definitions: Hashes | UnsetType = UNSET
 
 

@@ -158,7 +158,7 @@ class ArpTools:
         body, plain = await read_json(request, ArpInvocation)
         caller = caller_of(request)
         call, unknown = self._resolve_call(caller.principal, body)
-        context: dict[str, Any] = or_default(body.context, {})
+        context: Json = or_default(body.context, {})
         meta = context.get("meta")
 
         async def make() -> Response:

@@ -250,8 +250,8 @@ class SessionRoutes:
                 session_id=session_id,
                 mode=mode,
                 timeout=or_default(body.timeout, None),
-                context=or_default(body.context, {}),
-                trace=or_default(body.trace, {}),
+                context=body.context,
+                trace=body.trace,
                 definitions=None if body.definitions is UNSET else frozenset(body.definitions),
             )
             held = make_approval_location(request.scope.get("root_path", ""), results)
