@@ -32,10 +32,7 @@ class EnrichmentOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     force: Annotated[bool, Meta(description="Recompute existing results.")]
     cache: Annotated[
-        str | Path | bool | None,
-        Meta(
-            description="Cache folder; false for no cache, null for the default.",
-        ),
+        str | Path | bool | None, Meta(description="Cache folder; false for no cache, null for the default.")
     ]
 
 
@@ -84,9 +81,7 @@ def track_progress(items: Iterable[T], label: str, total: int | None = None) -> 
     if stream is None or stream.closed or not stream.isatty():
         yield from items
         return
-    begun = time.monotonic()
-    source = iter(items)
-    done = 0
+    begun, source, done = time.monotonic(), iter(items), 0
     for item in source:
         yield item
         done += 1
@@ -94,17 +89,13 @@ def track_progress(items: Iterable[T], label: str, total: int | None = None) -> 
             break
     else:
         return
-    yield from _show_progress(source, label, total, done)
-
-
-def _show_progress(items: Iterator[T], label: str, total: int | None, done: int) -> Iterator[T]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(label, total=total, completed=done)
-        for item in items:
+        for item in source:
             yield item
             progress.advance(task)
 

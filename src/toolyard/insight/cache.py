@@ -44,6 +44,10 @@ _KEYS_PER_QUERY = 500
 _TABLE = """
 CREATE TABLE IF NOT EXISTS items (kind TEXT NOT NULL, key BLOB NOT NULL, value BLOB NOT NULL, PRIMARY KEY (kind, key))
 """
+_READ_MARKS = (
+    "SELECT (SELECT application_id FROM pragma_application_id), (SELECT user_version FROM pragma_user_version), "
+    "(SELECT count(*) FROM sqlite_master)"
+)
 _WRITE = "INSERT OR REPLACE INTO items (kind, key, value) VALUES (?, ?, ?)"
 _DELETE_OLDEST = """
 DELETE FROM items WHERE rowid IN (
@@ -217,7 +221,13 @@ def _connect_database(path: Path) -> sqlite3.Connection:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     db = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)
     try:
-        if _read_marks(db) != (_APPLICATION, _VERSION):
+        # In one statement: another process may be creating the table and its marks at this moment.
+        application, version, tables = db.execute(_READ_MARKS).fetchone()
+        if application not in (0, _APPLICATION) or (application == 0 and (version or tables)):
+            raise sqlite3.DatabaseError("it is another program's database; name another folder")
+        if version > _VERSION:
+            raise sqlite3.DatabaseError("a newer toolyard wrote it; name another folder")
+        if (application, version) != (_APPLICATION, _VERSION):
             _prepare_database(db)
         db.execute("PRAGMA synchronous = NORMAL")
     except BaseException:
@@ -226,37 +236,15 @@ def _connect_database(path: Path) -> sqlite3.Connection:
     return db
 
 
-_MARKS: Mapping[str, int] = {"application_id": _APPLICATION, "user_version": _VERSION}
-
-
-def _read_marks(db: sqlite3.Connection) -> tuple[int, int]:
-    application, version = (int(db.execute(f"PRAGMA {name}").fetchone()[0]) for name in _MARKS)
-    return application, version
-
-
 def _prepare_database(db: sqlite3.Connection) -> None:
     from toolyard.sessions.store.sqlite import use_wal
 
-    _check_ownership(db)
     use_wal(db, _BUSY_SECONDS)
     db.execute("BEGIN IMMEDIATE")
     db.execute(_TABLE)
-    for name, value in _MARKS.items():
-        db.execute(f"PRAGMA {name} = {value}")
+    db.execute(f"PRAGMA application_id = {_APPLICATION}")
+    db.execute(f"PRAGMA user_version = {_VERSION}")
     db.execute("COMMIT")
-
-
-def _check_ownership(db: sqlite3.Connection) -> None:
-    """Raise if the file is another program's database, or was written by a newer version."""
-    # In one transaction: another process may be creating the tables and their marks at this moment.
-    db.execute("BEGIN")
-    tables = int(db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
-    application, version = _read_marks(db)
-    db.execute("COMMIT")
-    if application not in (0, _APPLICATION) or (application == 0 and (version or tables)):
-        raise sqlite3.DatabaseError("it is another program's database; name another folder")
-    if version > _VERSION:
-        raise sqlite3.DatabaseError("a newer toolyard wrote it; name another folder")
 
 
 LIMIT = 1 << 29

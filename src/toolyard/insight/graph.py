@@ -11,7 +11,7 @@ import html
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable
 from importlib.resources import files
 from typing import Any
 
@@ -155,51 +155,34 @@ def to_json(graph: SelectedGraph, title: str = "Dataflow") -> str:
 def to_dot(graph: SelectedGraph, title: str = "Dataflow") -> str:
     """Render the graph as Graphviz DOT, for `dot -Tsvg graph.dot`."""
     data = describe_graph(graph, title)
-    lines = [
-        f"digraph {_quote_dot(data['title'])} {{",
-        "  rankdir=LR;",
-        "  node [shape=box, style=rounded];",
-        *_list_clusters(
-            data, lambda number, name: f"subgraph cluster_{number} {{ label={_quote_dot(name)};", "}", _write_dot_node
-        ),
-        *(f'  {edge["source"]} -> {edge["target"]} [label="{edge["score"]:.2f}"];' for edge in data["edges"]),
-        "}",
-    ]
-    return "\n".join(lines) + "\n"
+    lines = [f"digraph {_quote_dot(data['title'])} {{", "  rankdir=LR;", "  node [shape=box, style=rounded];"]
+    for number, (namespace, nodes) in enumerate(_group_nodes(data)):
+        lines.append(f"  subgraph cluster_{number} {{ label={_quote_dot(namespace)};")
+        for node in nodes:
+            label, tooltip = _quote_dot(node["label"]), _quote_dot(node["description"])
+            lines.append(f"    {node['id']} [label={label}, tooltip={tooltip}];")
+        lines.append("  }")
+    lines += [f'  {edge["source"]} -> {edge["target"]} [label="{edge["score"]:.2f}"];' for edge in data["edges"]]
+    return "\n".join([*lines, "}", ""])
 
 
 def to_mermaid(graph: SelectedGraph, title: str = "Dataflow") -> str:
     """Render the graph as a Mermaid flowchart, which many Markdown hosts display."""
     data = describe_graph(graph, title)
-    lines = [
-        "flowchart LR",
-        f"  accTitle: {_quote_mermaid(data['title'])}",
-        *_list_clusters(
-            data, lambda number, name: f'subgraph s{number}["{_quote_mermaid(name)}"]', "end", _write_mermaid_node
-        ),
-        *(f"  {edge['source']} -->|{edge['score']:.2f}| {edge['target']}" for edge in data["edges"]),
-    ]
-    return "\n".join(lines) + "\n"
+    lines = ["flowchart LR", f"  accTitle: {_quote_mermaid(data['title'])}"]
+    for number, (namespace, nodes) in enumerate(_group_nodes(data)):
+        lines.append(f'  subgraph s{number}["{_quote_mermaid(namespace)}"]')
+        lines += [f'    {node["id"]}["{_quote_mermaid(node["label"])}"]' for node in nodes]
+        lines.append("  end")
+    lines += [f"  {edge['source']} -->|{edge['score']:.2f}| {edge['target']}" for edge in data["edges"]]
+    return "\n".join([*lines, ""])
 
 
-def _list_clusters(
-    data: dict[str, Any], head: Callable[[int, str], str], tail: str, write_node: Callable[[dict[str, Any]], str]
-) -> Iterator[str]:
+def _group_nodes(data: dict[str, Any]) -> Iterable[tuple[str, list[dict[str, Any]]]]:
     spaces: dict[str, list[dict[str, Any]]] = {}
     for node in data["nodes"]:
         spaces.setdefault(node["namespace"], []).append(node)
-    for number, (name, nodes) in enumerate(spaces.items()):
-        yield f"  {head(number, name)}"
-        yield from (f"    {write_node(node)}" for node in nodes)
-        yield f"  {tail}"
-
-
-def _write_dot_node(node: dict[str, Any]) -> str:
-    return f"{node['id']} [label={_quote_dot(node['label'])}, tooltip={_quote_dot(node['description'])}];"
-
-
-def _write_mermaid_node(node: dict[str, Any]) -> str:
-    return f'{node["id"]}["{_quote_mermaid(node["label"])}"]'
+    return spaces.items()
 
 
 def _quote_dot(text: str) -> str:

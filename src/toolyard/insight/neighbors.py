@@ -80,20 +80,14 @@ def find_neighbors(vectors: Array, spaces: Array, limits: NeighborLimits) -> Ite
             chosen = chosen[row[chosen] > _ITSELF]
             scores = row[chosen]
             twins = scores >= np.float32(limits.duplicate)
-            near = _sort_scored(chosen[~twins], scores[~twins])
-            yield _trim_row(near, spaces, limits.neighbors), _sort_scored(chosen[twins], scores[twins])
-
-
-def _trim_row(row: Scored, spaces: Array, most: int) -> Scored:
-    """Keep at most so many tools of each namespace."""
-    counts = Counter[int]()
-    kept = []
-    for place, score in row:
-        space = int(spaces[place])
-        counts[space] += 1
-        if counts[space] <= most:
-            kept.append((place, score))
-    return kept
+            near: Scored = []
+            counts = Counter[int]()
+            for other, score in _sort_scored(chosen[~twins], scores[~twins]):
+                space = int(spaces[other])
+                counts[space] += 1
+                if counts[space] <= limits.neighbors:
+                    near.append((other, score))
+            yield near, _sort_scored(chosen[twins], scores[twins])
 
 
 def _sort_scored(places: Array, scores: Array) -> Scored:
@@ -211,23 +205,16 @@ class NeighborsEnrichment(ToolEnrichment):
             vectors = EmbeddingsEnrichment(own, force=self.force, cache=self._cache_option)
             artifact = vectors.enrich(snapshot)[1]["embeddings"]
         matrix = read_embedding_matrix(artifact, tools)
-        key = self._hash_inputs(tools, artifact, matrix)
-        kept = None if self.force else read_arrays(self._cache, "neighbors", key)
-        if kept is None:
-            kept = self._compute_arrays(tools, matrix, key)
-        rows = [kept[name] for name in _NAMES]
-        return tools, {"neighbors": Neighbors(tools, NeighborRows(*rows[:3]), NeighborRows(*rows[3:]))}
-
-    def _compute_arrays(self, tools: Sequence[Tool], matrix: Array, key: bytes) -> dict[str, Array]:
-        spaces = number_distinct(tool.namespace for tool in tools)[1]
-        found = list(find_neighbors(round_rows(matrix), spaces, self._limits))
-        parts = (*pack_rows([near for near, _ in found]), *pack_rows([same for _, same in found]))
-        arrays = dict(zip(_NAMES, parts, strict=True))
-        store_arrays(self._cache, "neighbors", key, arrays)
-        return arrays
-
-    def _hash_inputs(self, tools: Sequence[Tool], artifact: Any, matrix: Array) -> bytes:
         # If the definitions are equal, a model's vectors differ in all rows or in none, so a sample of rows suffices.
         some = matrix[:: _SAMPLE_STEP if hasattr(artifact, "model") else 1]
         digest = blake2b(np.ascontiguousarray(some).tobytes(), digest_size=16).hexdigest()
-        return hash_catalog(tools, "neighbors", VERSION, digest, tuple(self._limits))
+        key = hash_catalog(tools, "neighbors", VERSION, digest, tuple(self._limits))
+        kept = None if self.force else read_arrays(self._cache, "neighbors", key)
+        if kept is None:
+            spaces = number_distinct(tool.namespace for tool in tools)[1]
+            found = list(find_neighbors(round_rows(matrix), spaces, self._limits))
+            parts = (*pack_rows([near for near, _ in found]), *pack_rows([same for _, same in found]))
+            kept = dict(zip(_NAMES, parts, strict=True))
+            store_arrays(self._cache, "neighbors", key, kept)
+        rows = [kept[name] for name in _NAMES]
+        return tools, {"neighbors": Neighbors(tools, NeighborRows(*rows[:3]), NeighborRows(*rows[3:]))}

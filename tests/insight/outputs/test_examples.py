@@ -18,7 +18,7 @@ from toolyard import (
     ToolRegistry,
     function_tool,
 )
-from toolyard.insight.outputs.examples import group_by_tool, infer_schema, read_examples
+from toolyard.insight.outputs.enrichment import group_by_tool, infer_schema, read_examples
 from toolyard.schema.compile import compile_schema
 
 VALUES = st.recursive(

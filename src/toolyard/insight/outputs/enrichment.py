@@ -16,8 +16,11 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
+import sqlite3
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -30,9 +33,10 @@ from toolyard.links.lm.config import LMConfig, LMOptions, read_lm_config
 from toolyard.links.lm.shapes import find_json
 from toolyard.loop.home import home_loop
 from toolyard.model.bindings import RestBinding
-from toolyard.model.errors import CallError, ConfigError, InvalidSchemaError, MalformedSource
+from toolyard.model.errors import CallError, ConfigError, InvalidSchemaError, MalformedSource, SourceError
+from toolyard.model.json_schema import json_type
 from toolyard.model.tool import INFERRED, Schema, Tool
-from toolyard.parsing import paused_gc
+from toolyard.parsing import iter_json_lines, parse_json, parse_yaml, paused_gc, read_bytes
 from toolyard.plugins import View
 from toolyard.schema.admission import admit_schema
 
@@ -69,34 +73,34 @@ def _write_json(value: Any) -> str:
 
 
 async def ask_all(
-    client: LMClient, tools: Sequence[Tool], finished: Callable[[int, Schema], None], *, label: str
-) -> dict[int, Schema]:
-    """Ask a model for the schemas of all tools, concurrently; return them by index.
+    client: LMClient, tools: Mapping[bytes, Tool], keep: Callable[[bytes, Schema], None]
+) -> dict[bytes, Schema]:
+    """Ask a model for the schemas of all tools, concurrently; return them by the tools' keys.
 
-    `finished` is called in a thread with each schema as it arrives. Tools without a usable answer are left out with a
+    `keep` is called in a thread with each schema as it arrives. Tools without a usable answer are left out with a
     warning, as are all remaining tools once the model seems to be unreachable.
     """
     form = None if client.config.response_format == "text" else {"type": "json_object"}
 
-    async def ask_one(place: int, tool: Tool) -> tuple[int, str | CallError]:
+    async def ask_one(key: bytes, tool: Tool) -> tuple[bytes, str | CallError]:
         try:
             answer = await client.complete(client.request(build_messages(tool), form))
         except CallError as error:
-            return place, error
-        return place, answer.text
+            return key, error
+        return key, answer.text
 
-    found: dict[int, Schema] = {}
+    found: dict[bytes, Schema] = {}
     in_a_row = 0
-    tasks = [asyncio.ensure_future(ask_one(place, tool)) for place, tool in enumerate(tools)]
+    tasks = [asyncio.ensure_future(ask_one(key, tool)) for key, tool in tools.items()]
     try:
-        for ended in track_progress(asyncio.as_completed(tasks), label, len(tools)):
-            place, answer = await ended
+        for ended in track_progress(asyncio.as_completed(tasks), "output schemas", len(tools)):
+            key, answer = await ended
             schema, problem = (None, str(answer)) if isinstance(answer, CallError) else read_schema(answer)
             if schema is not None:
-                await asyncio.to_thread(finished, place, schema)
-                found[place] = schema
+                found[key] = {**schema, INFERRED: "lm"}
+                await asyncio.to_thread(keep, key, found[key])
             else:
-                _log.warning("no output schema for %s: %s", tools[place].qualified_name, problem)
+                _log.warning("no output schema for %s: %s", tools[key].qualified_name, problem)
             in_a_row = in_a_row + 1 if isinstance(answer, CallError) else 0
             if in_a_row >= _MAX_FAILURES and not found:
                 _log.warning("the model failed %d times and never answered; it is not asked any more", in_a_row)
@@ -120,9 +124,12 @@ def read_schema(text: str) -> tuple[Schema | None, str]:
         value = None
     if not isinstance(value, dict) or not value:
         return None, "the model did not answer with a JSON object"
-    found = _unwrap_schema(value)
+    parts = [part for part in (value, *value.values()) if isinstance(part, dict)]
+    found = next(filter(_is_object_schema, parts), None)
     if found is None:
-        return None, "the model's answer is no JSON Schema of an object"
+        if len(parts) <= len(value):
+            return None, "the model's answer is no JSON Schema of an object"
+        found = {"properties": value}
     found = {"type": "object", **{key: item for key, item in found.items() if key != "required"}}
     if not isinstance(found.get("properties"), dict) or not found["properties"]:
         return None, "the model's schema has no properties"
@@ -132,19 +139,168 @@ def read_schema(text: str) -> tuple[Schema | None, str]:
         return None, f"the model's schema cannot be used: {error}"
 
 
-def _unwrap_schema(value: dict[str, Any]) -> dict[str, Any] | None:
-    if _is_object_schema(value):
-        return value
-    for inner in value.values():
-        if isinstance(inner, dict) and _is_object_schema(inner):
-            return inner
-    if all(isinstance(inner, dict) for inner in value.values()):
-        return {"properties": value}
-    return None
-
-
 def _is_object_schema(value: dict[str, Any]) -> bool:
     return isinstance(value.get("properties"), dict) or value.get("type") == "object"
+
+
+_SQLITE = (".db", ".sqlite", ".sqlite3")
+_YAML = (".yaml", ".yml")
+_JSONL = (".jsonl", ".ndjson")
+_MOST_EXAMPLES = 200
+"""Maximum number of results used per tool."""
+_MOST_ITEMS = 50
+_MOST_PROPERTIES = 200
+_MOST_LEVELS = 12
+_MAX_BYTES = 1024 * 1024 * 1024
+_FORMATS = (
+    ("date-time", re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d(\.\d+)?)?([Zz]|[+-]\d\d:?\d\d)?")),
+    ("date", re.compile(r"\d{4}-\d\d-\d\d")),
+    ("uuid", re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")),
+    ("email", re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")),
+    ("uri", re.compile(r"[a-z][a-z0-9+.-]*://\S+")),
+)
+
+
+class Example(msgspec.Struct, frozen=True):
+    """A recorded result and its call."""
+
+    name: str
+    result: Any
+    arguments: Mapping[str, Any] = {}
+    overload: str | None = None
+
+
+def read_examples(results: str | Path | Sequence[Mapping[str, Any]]) -> Iterator[Example]:
+    """Iterate over the successful results of a cassette, a trace, a list, or the file of an SQLite session store."""
+    if isinstance(results, str | Path):
+        items = _list_recorded(Path(results).expanduser())
+    else:
+        items = ((item, f"results[{place}]") for place, item in enumerate(results))
+    for item, where in items:
+        yield from _read_example(item, where)
+
+
+def _list_recorded(path: Path) -> Iterator[tuple[Any, str]]:
+    """The entries of a file, each with its place."""
+    if not path.is_file():
+        raise ConfigError(f"results: there is no file {path}")
+    suffix = path.suffix.lower()
+    if suffix in _SQLITE:
+        yield from _list_stored(path)
+        return
+    data = read_bytes(path, max_bytes=_MAX_BYTES)
+    if suffix in _JSONL:
+        for number, line in iter_json_lines(data):
+            yield parse_json(line, what=f"{path}:{number}"), f"{path}:{number}"
+        return
+    if suffix not in (*_YAML, ".json"):
+        raise ConfigError(f"results: {path} must end in .jsonl, .json, .yaml, or .db, which say how it is written")
+    items = (parse_yaml if suffix in _YAML else parse_json)(data, what=str(path))
+    if not isinstance(items, list):
+        raise MalformedSource("recorded results are a list", where=str(path))
+    yield from ((item, f"{path}[{place}]") for place, item in enumerate(items))
+
+
+def _list_stored(path: Path) -> Iterator[tuple[Any, str]]:
+    """The entries of all sessions of a store, each with its place."""
+    from toolyard.sessions.store.base import Key
+    from toolyard.sessions.store.sqlite import SqliteStore
+
+    try:
+        store = SqliteStore(path)
+    except sqlite3.Error as error:
+        raise SourceError(f"results: {path}: {error}") from error
+    with closing(store):
+        for info in store.sessions():
+            stored = store.load(Key(info.owner, info.session_id))
+            for kept in () if stored is None else stored.entries:
+                yield msgspec.json.decode(kept.entry), f"{path}, session {info.session_id}"
+
+
+def _read_example(item: Any, where: str) -> Iterator[Example]:
+    """Read a cassette entry, a trace event or a session entry; yields nothing for a failed call."""
+    if not isinstance(item, Mapping):
+        raise MalformedSource(f"a recorded result is a mapping, not {json_type(item)}", where=where)
+    call, output = item.get("tool_call", item), item.get("tool_output", item)
+    name = call.get("name") if isinstance(call, Mapping) else None
+    if not isinstance(name, str) or not isinstance(output, Mapping):
+        raise MalformedSource("a recorded result needs the 'name' of its tool, and a 'result'", where=where)
+    if "result" not in output or any(output.get(key) is not None for key in ("error", "error_info", "code", "fault")):
+        return
+    arguments, overload = call.get("arguments"), call.get("overload")
+    arguments = arguments if isinstance(arguments, Mapping) else {}
+    yield Example(name, output["result"], arguments, overload if isinstance(overload, str) else None)
+
+
+def group_by_tool(tools: Sequence[Tool], examples: Iterable[Example]) -> dict[int, list[Any]]:
+    """Group results by tool index. A bare name counts only if it is unambiguous."""
+    places: dict[str, list[int]] = {}
+    for place, tool in enumerate(tools):
+        for name in (tool.qualified_name, tool.name):
+            places.setdefault(name, []).append(place)
+    found: dict[int, list[Any]] = {}
+    for example in examples:
+        for place in _resolve_tool(tools, places.get(example.name, []), example):
+            results = found.setdefault(place, [])
+            if len(results) < _MOST_EXAMPLES:
+                results.append(example.result)
+    return found
+
+
+def _resolve_tool(tools: Sequence[Tool], places: Sequence[int], example: Example) -> Sequence[int]:
+    if len({tools[place].qualified_name for place in places}) > 1:
+        return ()
+    if len(places) < 2:
+        return places
+    if example.overload is not None:
+        return [place for place in places if tools[place].fingerprint.startswith(example.overload)]
+    taking = [place for place in places if example.arguments.keys() <= _list_parameters(tools[place])]
+    return taking if len(taking) == 1 else ()
+
+
+def _list_parameters(tool: Tool) -> set[str]:
+    properties = tool.parameters.get("properties")
+    return set(properties) if isinstance(properties, dict) else set()
+
+
+def infer_schema(values: Sequence[Any], level: int = 0) -> Schema:
+    """Infer a schema that all values match; mixed types and null are listed in `type`."""
+    kinds = {json_type(value) for value in values}
+    nullable = "null" in kinds
+    kinds.discard("null")
+    if kinds == {"integer", "number"}:
+        kinds = {"number"}
+    if not kinds or level >= _MOST_LEVELS:
+        return {}
+    if len(kinds) > 1:
+        plain = not kinds & {"object", "array"}
+        return {"type": sorted(kinds | ({"null"} if nullable else set()))} if plain else {}
+    (kind,) = kinds
+    made: dict[str, Any] = {"type": [kind, "null"] if nullable else kind}
+    present = [value for value in values if value is not None]
+    if kind == "object":
+        properties = _infer_properties(present, level)
+        if properties:
+            made["properties"] = properties
+    elif kind == "array":
+        items = infer_schema([item for value in present for item in value[:_MOST_ITEMS]], level + 1)
+        if items:
+            made["items"] = items
+    elif kind == "string":
+        forms = [name for name, pattern in _FORMATS if all(map(pattern.fullmatch, present))]
+        made |= {"format": forms[0]} if forms else {}
+    return made
+
+
+def _infer_properties(values: Sequence[dict[str, Any]], level: int) -> dict[str, Schema]:
+    seen: dict[str, list[Any]] = {}
+    for value in values:
+        for key, item in value.items():
+            if isinstance(key, str):
+                seen.setdefault(key, []).append(item)
+    if len(seen) > _MOST_PROPERTIES:
+        return {}  # the keys are data, such as ids or dates
+    return {key: infer_schema(items, level + 1) for key, items in seen.items()}
 
 
 _RULES_KIND = "output_parameters.rules"
@@ -155,7 +311,6 @@ _LM_VERSION = 1
 _ASK_AGAIN = 600.0
 """Seconds before the model is asked again about a tool it had no usable answer for. A new enrichment asks at once."""
 _encode = msgspec.json.encode
-_decode = msgspec.json.decode
 
 Infer = Literal["rules", "examples"]
 
@@ -166,10 +321,7 @@ class OutputOptions(EnrichmentOptions, frozen=True, kw_only=True):
     lm_config: Annotated[
         LMOptions | None, Meta(description="Language model to use; by default rules and examples are used.")
     ]
-    infer: Annotated[
-        Literal["rules", "examples"] | None,
-        Meta(description="Infer schemas by rules and examples, or from examples only."),
-    ]
+    infer: Annotated[Infer | None, Meta(description="Infer schemas by rules and examples, or from examples only.")]
     results: Annotated[str | Path | list[dict[str, Any]] | None, Meta(description="File or list of recorded results.")]
 
 
@@ -248,8 +400,6 @@ class OutputParametersEnrichment(ToolEnrichment):
         return {**found, **{rest[at]: schema for at, schema in more.items()}}
 
     def _from_results(self, tools: Sequence[Tool]) -> dict[int, Schema]:
-        from toolyard.insight.outputs.examples import group_by_tool, infer_schema, read_examples
-
         assert self._results is not None
         results = group_by_tool(tools, read_examples(self._results))
         found: dict[int, Schema] = {}
@@ -278,35 +428,31 @@ class OutputParametersEnrichment(ToolEnrichment):
         keys = [_model_key(tool, config) for tool in tools]
         kept = {} if self._force else self._cache.get_many(_LM_KIND, keys)
         known = {key: schema for key, value in kept.items() if (schema := _read_cached(value)) is not None}
-        found: dict[int, Schema] = {place: known[key] for place, key in enumerate(keys) if key in known}
         now = time.monotonic()
         vain = {key: asked for key, asked in self._unanswered.items() if now - asked < _ASK_AGAIN}
         # Equal questions are asked once. Every change of the registry asks again for all tools without a schema, so
         # questions that just failed are skipped for a while; otherwise each change would wait for the same failure.
-        first: dict[bytes, int] = {}
-        for place, key in enumerate(keys):
-            if place not in found and (self._force or key not in vain):
-                first.setdefault(key, place)
-        asking = list(first.values())
+        asking: dict[bytes, Tool] = {}
+        for key, tool in zip(keys, tools, strict=True):
+            if key not in known and (self._force or key not in vain):
+                asking.setdefault(key, tool)
         if asking:
 
-            def finished(at: int, schema: Schema) -> None:
-                self._cache.put_many(_LM_KIND, [(keys[asking[at]], _encode({**schema, INFERRED: "lm"}))])
+            def keep(key: bytes, schema: Schema) -> None:
+                self._cache.put_many(_LM_KIND, [(key, _encode(schema))])
 
             with LMClient(config) as client:
-                asked = ask_all(client, [tools[place] for place in asking], finished, label="output schemas")
-                answers = home_loop.run(asked, twin="the enrichment in a thread")
-            said = {keys[asking[at]]: {**schema, INFERRED: "lm"} for at, schema in answers.items()}
-            found.update((place, said[key]) for place, key in enumerate(keys) if place not in found and key in said)
-            vain.update(dict.fromkeys((key for key in first if key not in said), time.monotonic()))
+                said = home_loop.run(ask_all(client, asking, keep), twin="the enrichment in a thread")
+            known |= said
+            vain.update(dict.fromkeys(asking.keys() - said.keys(), time.monotonic()))
         self._unanswered = vain
-        return found
+        return {place: known[key] for place, key in enumerate(keys) if key in known}
 
 
 def _read_cached(value: bytes) -> Schema | None:
     """Decode a cached schema; None if it is damaged."""
     try:
-        return _decode(value, type=dict[str, Any])
+        return msgspec.json.decode(value, type=dict[str, Any])
     except (msgspec.DecodeError, TypeError):
         return None
 
