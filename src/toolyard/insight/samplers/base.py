@@ -25,23 +25,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from hashlib import blake2b
 from random import Random
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, TypeVar, cast, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Generic, TypeVar, cast, get_args, get_origin
 
 import msgspec
 
 from toolyard.constants import TOOL_NAMESPACE_SEP
 from toolyard.insight.base import Edge, Sample
-from toolyard.insight.samplers.snapshot_view import SnapshotView, snapshot_view_of
+from toolyard.insight.samplers.snapshot_view import Graph, SnapshotView, snapshot_view_of
 from toolyard.model.errors import ConfigError, SamplingError
 from toolyard.model.names import find_similar, suggest
 from toolyard.model.tool import Tool
 from toolyard.plugins import View
 from toolyard.registry.enriching import explain_missing_artifact
-from toolyard.schema.options import ConfigOption, options_of, read_value
-
-if TYPE_CHECKING:
-    from toolyard.insight.samplers.snapshot_view import Graph
-
+from toolyard.schema.options import options_of, read_value
 
 T = TypeVar("T")
 
@@ -338,14 +334,13 @@ class ToolSampler(Generic[O]):
 
         The sample must contain the tool at index `anchor`, if given.
         """
-        ask = self._build_request(given, view)
+        ask = self._build_request(view, given)
         if anchor is not None and ask.tools[anchor].namespace not in ask.spaces:
             raise ask.failure(f"{ask.tools[anchor].qualified_name} is in none of the namespaces to draw from")
         ask.anchor = anchor
         return self.draw(ask)
 
-    def _build_request(self, given: Mapping[str, Any], view: View | None = None) -> SampleRequest[O]:
-        view = self._take_snapshot() if view is None else view
+    def _build_request(self, view: View, given: Mapping[str, Any]) -> SampleRequest[O]:
         options = self._read_options(self.options, given)
         seed = fresh_seed() if options.seed is None else options.seed
         k = self.count(options, seed)
@@ -399,16 +394,14 @@ class ToolSampler(Generic[O]):
             if name not in known:
                 self._refuse_unknown(name, known, given)
             elif value is not None:
-                new[name] = self._read_option(known[name], _as_int(value) if name in _NUMBERS else value)
+                value = _as_int(value) if name in _NUMBERS else value
+                try:
+                    new[name] = read_value(known[name].type, value, f"{self._display_name}: {name}")
+                except ConfigError as error:
+                    raise SamplerOptionError(str(error)) from None
             elif name not in _NUMBERS:
                 new[name] = known[name].default
         return cast("O", msgspec.structs.replace(base, **new))
-
-    def _read_option(self, option: ConfigOption, value: Any) -> Any:
-        try:
-            return read_value(option.type, value, f"{self._display_name}: {option.name}")
-        except ConfigError as error:
-            raise SamplerOptionError(str(error)) from None
 
     def _refuse_unknown(self, name: str, known: Iterable[str], given: Mapping[str, Any]) -> None:
         text = f"{self._display_name} has no option {name!r}; {suggest(name, known, 'it takes ')}"

@@ -18,7 +18,7 @@ from toolyard.insight.samplers.base import (
     Tries,
     search_starts,
 )
-from toolyard.insight.samplers.snapshot_view import Arrows, Graph
+from toolyard.insight.samplers.snapshot_view import Graph
 
 _LOOKAHEAD = 8
 """Steps of lookahead for dead ends."""
@@ -157,11 +157,7 @@ class ChainSearch:
         arrows = self._graph.out[path[-1]] if forward else self._graph.into[path[0]]
         self._left -= len(arrows) // _ARROWS
         names = self._graph.name_ids
-        fit: Arrows = [
-            (place, score)
-            for place, score in arrows
-            if names[place] not in used and self._can_walk(forward, place, rest)
-        ]
+        fit = [row for row in arrows if names[row[0]] not in used and self._can_walk(forward, row[0], rest)]
         return self._chance.by_weight([place for place, _ in fit], [score for _, score in fit])
 
     def _can_walk(self, forward: bool, place: int, steps: int) -> bool:
@@ -198,13 +194,14 @@ class _FanSampler(ToolSampler[FanOptions]):
         """Search for a hub with spokes; the sample is in execution order."""
         graph = ask.snapshot.graph(ask.options.min_score, ask.spaces)
         hub, spokes, independent = FanSearch(ask, graph, forward=self.is_forward).run()
-        hubs = [] if hub is None else [hub]
-        found = [*hubs, *spokes] if self.is_forward else [*spokes, *hubs]
-        edges = [
-            graph.edge(hub, place) if self.is_forward else graph.edge(place, hub) for place in spokes if hub is not None
-        ]
+        found, edges = list(spokes), []
+        if hub is not None:
+            found.insert(0 if self.is_forward else len(spokes), hub)
+            edges = [graph.edge(hub, place) if self.is_forward else graph.edge(place, hub) for place in spokes]
         feeds = "feeds" if self.is_forward else "is fed by"
-        reason = f"no tool {feeds} {ask.k - 1} others{_describe_options(ask.options)}"
+        weak = f" by edges of {ask.options.min_score} or more" if ask.options.min_score else ""
+        apart = " that do not feed each other" if ask.options.independence == "require" else ""
+        reason = f"no tool {feeds} {ask.k - 1} others{weak}{apart}"
         return ask.sample(
             found,
             reason=ask.explain_no_edges(graph, reason),
@@ -229,11 +226,6 @@ class FanInSampler(_FanSampler):
     sampler_name = "tc/fan_in"
     topology = "fan_in"
     hub_role, spoke_role, is_forward = "sink", "predecessor", False
-
-
-def _describe_options(options: FanOptions) -> str:
-    weak = f" by edges of {options.min_score} or more" if options.min_score else ""
-    return weak + (" that do not feed each other" if options.independence == "require" else "")
 
 
 class FanSearch:

@@ -56,7 +56,7 @@ class DagSampler(ToolSampler[DagOptions]):
             details={
                 "levels": [levels[place] for place in places],
                 "depth": max(levels.values(), default=-1) + 1,
-                "width": max(Counter(levels.values()).values(), default=0),
+                "width": _count_most(levels.values()),
             },
         )
 
@@ -129,10 +129,8 @@ class DagSearch:
             partial_graph, larger = stack[-1]
             if len(partial_graph.order) > len(self.best.order):
                 self.best = partial_graph
-            if len(partial_graph.order) == self._ask.k and self._options.depth in (
-                None,
-                max(partial_graph.levels.values()) + 1,
-            ):
+            depth = max(partial_graph.levels.values()) + 1
+            if len(partial_graph.order) == self._ask.k and self._options.depth in (None, depth):
                 return partial_graph, True
             if limit <= 0 or self._left <= 0:
                 return None, False
@@ -154,19 +152,12 @@ class DagSearch:
             return
         names = self._graph.name_ids
         used = {names[place] for place in partial_graph.order}
-        arcs: list[Arc] = []
-        weights: list[float] = []
+        found: list[tuple[Arc, float]] = []
         for place in partial_graph.order:
-            for other, score in self._graph.out[place]:
-                if names[other] not in used:
-                    arcs.append((place, other))
-                    weights.append(score)
-            for other, score in self._graph.into[place]:
-                if names[other] not in used:
-                    arcs.append((other, place))
-                    weights.append(score)
-        self._left -= len(arcs) // _ARCS
-        for arc in self._chance.by_weight(arcs, weights):
+            found += [((place, other), score) for other, score in self._graph.out[place] if names[other] not in used]
+            found += [((other, place), score) for other, score in self._graph.into[place] if names[other] not in used]
+        self._left -= len(found) // _ARCS
+        for arc in self._chance.by_weight([arc for arc, _ in found], [score for _, score in found]):
             new = arc[1] if arc[1] not in partial_graph.levels else arc[0]
             more = (*partial_graph.arcs, arc)
             after = PartialGraph((*partial_graph.order, new), more, _find_levels(partial_graph.levels, arc, more))
@@ -179,15 +170,17 @@ class DagSearch:
         depth = max(partial_graph.levels.values()) + 1
         if options.depth is not None and not depth <= options.depth <= depth + self._ask.k - len(partial_graph.order):
             return False
-        if options.branching is not None and Counter(arc[0] for arc in partial_graph.arcs).most_common(1)[0][1] > (
-            options.branching
-        ):
+        sources = (source for source, _ in partial_graph.arcs)
+        if options.branching is not None and _count_most(sources) > options.branching:
             return False
         # Adding a tool above others moves them down, so the width is checked only once the graph is complete.
         final = len(partial_graph.order) == self._ask.k
-        return not (
-            final and options.width is not None and max(Counter(partial_graph.levels.values()).values()) > options.width
-        )
+        return not final or options.width is None or _count_most(partial_graph.levels.values()) <= options.width
+
+
+def _count_most(items: Iterable[int]) -> int:
+    """How often the most frequent item occurs."""
+    return max(Counter(items).values(), default=0)
 
 
 def _find_levels(before: dict[int, int], arc: Arc, arcs: tuple[Arc, ...]) -> dict[int, int]:

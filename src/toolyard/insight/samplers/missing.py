@@ -113,7 +113,8 @@ def _keep_longer(partial: list[Tool], other: list[Tool]) -> None:
 
 
 def _remove_tool(ask: SampleRequest[MissingOptions], whole: Sample) -> Sample | None:
-    order = [at for at in ask.chance("tool").each(range(len(whole))) if not _is_anchor(ask, whole[at])]
+    anchor = None if ask.anchor is None else ask.tools[ask.anchor]
+    order = [at for at in ask.chance("tool").each(range(len(whole))) if whole[at] is not anchor]
     known = _list_known_edges(ask, whole)
     removable = [at for at in order if any(_find_dependents(whole, known, at))] if whole.edges else order
     if not removable or len(whole) == 1:
@@ -162,10 +163,6 @@ def _find_dependents(whole: Sample, known: Sequence[Edge], removed: int) -> list
 def _list_fed(edges: Sequence[Edge]) -> set[str]:
     """The parameters that these edges feed; "" for an edge without feeds."""
     return {path for edge in edges for path in ([feed.parameter for feed in edge.feeds] or [""])}
-
-
-def _is_anchor(ask: SampleRequest[Any], tool: Tool) -> bool:
-    return ask.anchor is not None and tool is ask.tools[ask.anchor]
 
 
 def _starts_at(edge: Edge, tool: Tool) -> bool:

@@ -125,11 +125,7 @@ class MixSampler(ToolSampler[MixOptions]):
 
     def count(self, options: MixOptions, seed: int) -> int | None:
         """`k`, by default that of the chosen sampler."""
-        if options.k is not None:
-            return options.k
-        first: ToolSampler[Any] = self._order_samplers(options, seed)[0]
-        known: int | None = first.options.k
-        return known
+        return options.k or self._order_samplers(options, seed)[0].options.k
 
     def draw(self, ask: SampleRequest[MixOptions]) -> Sample:
         """Choose a sampler and draw from it."""
@@ -224,7 +220,9 @@ class CoverageSampler(ToolSampler[CoverageOptions]):
         usage: Counts = np.zeros(0, np.int64)
         hopeless: set[int] = set()
         for number in range(n):
-            ask = self._build_request({**overrides, "k": k, "seed": derive_seed(start, "series", number)})
+            ask = self._build_request(
+                self._take_snapshot(), {**overrides, "k": k, "seed": derive_seed(start, "series", number)}
+            )
             if ask.snapshot is not snapshot:
                 snapshot, usage, hopeless = ask.snapshot, _count_usage(ask), set()
             sample = self._draw_least_used(ask, usage, hopeless)
@@ -279,9 +277,8 @@ class CoverageSampler(ToolSampler[CoverageOptions]):
 
 
 def _count_usage(ask: SampleRequest[CoverageOptions]) -> Counts:
-    given = ask.options.usage
     usage: Counts = np.zeros(len(ask.tools), np.int64)
-    for name, count in given.items():
+    for name, count in ask.options.usage.items():
         namespace, _, bare = name.partition(TOOL_NAMESPACE_SEP)
         for place in ask.snapshot.named(namespace, bare):
             usage[place] = count

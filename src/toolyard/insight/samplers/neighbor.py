@@ -28,7 +28,7 @@ _SPREAD = 0.02
 
 def draw_by_hardness(
     chance: RandomStream,
-    scores: npt.NDArray[np.float32],
+    scores: Floats,
     candidates: Sequence[int] | npt.NDArray[np.intp],
     number: int,
     hardness: float,
@@ -280,12 +280,10 @@ def _least_likeness(ask: SampleRequest[ConflictOptions]) -> float:
 
 
 def _explain_lack(ask: SampleRequest[ConflictOptions]) -> str:
-    likeness = ask.snapshot.likeness.kind
-    fewer = "ask for fewer tools" + (f", lower min_score={_least_likeness(ask)}" if _least_likeness(ask) else "")
-    words = "; likeness goes by words: the enrichment embeddings may see more of it" if likeness == "words" else ""
-    return (
-        f"no tool is like so many others by {_least_likeness(ask)} or more; {fewer}, or add tools that are alike{words}"
-    )
+    least, by_words = _least_likeness(ask), ask.snapshot.likeness.kind == "words"
+    fewer = "ask for fewer tools" + (f", lower min_score={least}" if least else "")
+    words = "; likeness goes by words: the enrichment embeddings may see more of it" if by_words else ""
+    return f"no tool is like so many others by {least} or more; {fewer}, or add tools that are alike{words}"
 
 
 def list_differences(one: Tool, other: Tool) -> list[str]:
@@ -386,21 +384,16 @@ def _find_needs(ask: SampleRequest[IrrelevantOptions]) -> Any:
 
 
 def _score_fits(ask: SampleRequest[IrrelevantOptions], query: str) -> Floats:
-    """How well each tool fits a query: by shared words, and by embeddings if the registry has them."""
-    scores: Floats = _find_on_topic(ask, query) * np.float32(_FITTING_LIKENESS["query"])
+    """How well each tool fits a query: by words shared with it or a namesake, and by embeddings if there are any."""
+    shared = ask.snapshot.content.shared(query)
+    for name in {ask.tools[place].name for place in np.flatnonzero(shared).tolist()}:
+        shared[list(ask.snapshot.namesakes(name))] = True
+    scores: Floats = shared * np.float32(_FITTING_LIKENESS["query"])
     embedder = configured_embedder(ask.snapshot)
     if embedder is not None:
         rows = np.vstack([ask.snapshot.likeness.vectors, round_rows(embedder.encode([query]))])
         scores = np.maximum(scores, compute_cosines(rows, row_lengths(rows), len(ask.tools))[:-1])
     return scores
-
-
-def _find_on_topic(ask: SampleRequest[IrrelevantOptions], query: str) -> npt.NDArray[np.bool_]:
-    """Which tools share a content word with the query, or have a namesake that does."""
-    shared = ask.snapshot.content.shared(query)
-    for name in {ask.tools[place].name for place in np.flatnonzero(shared).tolist()}:
-        shared[list(ask.snapshot.namesakes(name))] = True
-    return shared
 
 
 def _list_misfits(

@@ -50,9 +50,8 @@ def share_slots(
     taken = dict.fromkeys(shares, 0)
     open_to = [space for space in shares if shares[space] > 0 and sizes[space] > 0]
     while open_to and count > 0:
-        for space, number in zip(
-            open_to, _round_shares(chance, [shares[space] for space in open_to], count), strict=True
-        ):
+        numbers = _round_shares(chance, [shares[space] for space in open_to], count)
+        for space, number in zip(open_to, numbers, strict=True):
             number = min(number, sizes[space] - taken[space])
             taken[space] += number
             count -= number
@@ -97,7 +96,10 @@ class RandomSampler(ToolSampler[RandomOptions]):
         sizes = {space: len(ask.snapshot.spaces[space]) for space in ask.spaces}
         numbers = share_slots(ask.chance("namespaces"), shares, sizes, ask.k)
         if first is not None:
-            _reserve_slot(numbers, ask.tools[first].namespace)
+            space = ask.tools[first].namespace
+            if numbers[space] == 0:
+                numbers[max(numbers, key=lambda other: numbers[other])] -= 1
+                numbers[space] = 1
         found: list[int] = []
         for space, number in numbers.items():
             if number:
@@ -106,13 +108,6 @@ class RandomSampler(ToolSampler[RandomOptions]):
         excluded = [space for space, share in shares.items() if share == 0]
         reason = f"the namespaces {', '.join(map(repr, excluded))} have weight 0" if excluded else "there are no more"
         return ask.sample(list(ask.chance("order").each(found)), reason=reason, roles=["tool"] * len(found))
-
-
-def _reserve_slot(numbers: dict[str, int], space: str) -> None:
-    if numbers[space] == 0:
-        most = max(numbers, key=lambda other: numbers[other])
-        numbers[most] -= 1
-        numbers[space] = 1
 
 
 def draw_distinct(

@@ -56,7 +56,9 @@ def compare_words(tools: Sequence[Tool]) -> ToolLikeness:
     """Similarity by the words of names, descriptions and parameters, weighted by rarity."""
     counts = []
     for tool in tools:
-        count = Counter(_list_words(_tool_text(tool)))
+        properties = tool.parameters.get("properties")
+        names = " ".join(map(str, properties)) if isinstance(properties, Mapping) else ""
+        count = Counter(_list_words(f"{tool.description} {names}"))
         for word in _list_words(tool.name):
             count[word] += _NAME_WEIGHT
         counts.append(count)
@@ -68,12 +70,6 @@ def compare_words(tools: Sequence[Tool]) -> ToolLikeness:
             code = zlib.crc32(word.encode("utf-8", "surrogatepass"))
             row[code % _WORD_DIMENSIONS] += weight if code & 1024 else -weight
     return ToolLikeness(matrix, "words")
-
-
-def _tool_text(tool: Tool) -> str:
-    properties = tool.parameters.get("properties")
-    names = " ".join(map(str, properties)) if isinstance(properties, Mapping) else ""
-    return f"{tool.description} {names}"
 
 
 def _list_words(text: str) -> list[str]:
@@ -122,11 +118,9 @@ class SnapshotView:
     def likeness(self) -> ToolLikeness:
         """The similarity of tools: by embeddings if the registry has them, else by words."""
         known = self.artifacts.get("embeddings")
-        return (
-            compare_words(self.tools)
-            if known is None
-            else ToolLikeness(read_embedding_matrix(known, self.tools), "embeddings")
-        )
+        if known is None:
+            return compare_words(self.tools)
+        return ToolLikeness(read_embedding_matrix(known, self.tools), "embeddings")
 
     @cached_property
     def content(self) -> ContentWords:
