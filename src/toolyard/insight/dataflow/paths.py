@@ -142,7 +142,8 @@ def _merge_schema(
         if key in _COPIED_KEYWORDS:
             found.setdefault(key, value)
         elif key == "type":
-            found["kinds"] |= _name_kinds(value)
+            for name in types_of(value):
+                found["kinds"] |= KINDS.get(name, 0)
             found["null"] = value == "null"
         elif key == "properties":
             if isinstance(value, dict) and key in found:
@@ -183,13 +184,6 @@ def _merge_unions(
         if key != "allOf" and len(parts) > 1:
             # Required in one branch does not mean required in all.
             found["required"] = before
-
-
-def _name_kinds(value: Any) -> int:
-    kinds = 0
-    for name in types_of(value):
-        kinds |= KINDS.get(name, 0)
-    return kinds
 
 
 MAX_DEPTH = 10
@@ -288,7 +282,8 @@ def _expand_node(merger: _SchemaMerger, node: _Node) -> Iterator[_Node]:
     settled, path, name, outer, required, inside = node
     hint, inner, properties = settled.hint or "", settled.inner, settled.properties
     if properties is not None:
-        needed = _read_required(settled.required) if required else frozenset()
+        names = settled.required[:MAX_REQUIRED] if required else ()
+        needed = frozenset([name for name in names if isinstance(name, str)])
         holder = FieldContainer((*outer.parents, name) if name else outer.parents, hint, outer.lists)
         within = (*inside, id(properties))
         prefix = f"{path}." if path else ""
@@ -302,10 +297,6 @@ def _expand_node(merger: _SchemaMerger, node: _Node) -> Iterator[_Node]:
 def _is_nested(inner: MergedSchema | None) -> bool:
     """Whether list items are more than plain values, which the list itself represents."""
     return inner is not None and (inner.properties is not None or inner.inner is not None)
-
-
-def _read_required(required: Sequence[Any]) -> frozenset[str]:
-    return frozenset([name for name in required[:MAX_REQUIRED] if isinstance(name, str)])
 
 
 def find_required_leaves(required: Iterable[str]) -> frozenset[str]:
@@ -336,17 +327,13 @@ def _guess_kinds(settled: Schema) -> int:
     """Infer the type bits of a value without `type`."""
     values = settled.get("enum") or [settled[key] for key in ("const", "default") if settled.get(key) is not None]
     if isinstance(values, list) and values:
-        return _kinds_of_values(values)
+        kinds = 0
+        for value in values[:_MAX_VALUES]:
+            kinds |= KINDS.get(json_type(value), 0)
+        return kinds or SCALAR
     if settled.get("format"):
         return STRING
     for keywords, kinds in KEYWORD_KINDS:
         if any(keyword in settled for keyword in keywords):
             return kinds
     return SCALAR
-
-
-def _kinds_of_values(values: list[Any]) -> int:
-    kinds = 0
-    for value in values[:_MAX_VALUES]:
-        kinds |= OBJECT if isinstance(value, dict) else KINDS.get(json_type(value), 0)
-    return kinds or SCALAR

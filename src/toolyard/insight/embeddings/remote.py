@@ -6,6 +6,7 @@ import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from http import HTTPStatus
 from typing import Any
 
@@ -17,7 +18,7 @@ from toolyard.links.http.addresses import read_url, with_port
 from toolyard.links.http.auth import Bearer
 from toolyard.links.http.client import GuardedClient
 from toolyard.links.http.messages import RETRYABLE, Credential, Incoming, Outgoing, retry_after
-from toolyard.links.lm.config import LMConfig, read_lm_config
+from toolyard.links.lm.config import read_lm_config
 from toolyard.loop.pacing import backoff_delay
 from toolyard.model.errors import CallError, ConfigError, EnrichmentError
 from toolyard.model.tool import digest
@@ -48,19 +49,22 @@ class RemoteEmbedder:
     """The server may change the model behind a name without any version telling so."""
 
     def __init__(self, block: Mapping[str, Any], *, sleep: Callable[[float], None] = time.sleep) -> None:
-        self._config = _read_config(block)
+        if block.get("type") != "openai":
+            raise ConfigError(f"model.type: must be 'openai', which embedding servers speak, not {block.get('type')!r}")
+        for key in block:
+            if key not in KEYS:
+                raise ConfigError(f"model: unknown key {key!r}; known: {', '.join(KEYS)}")
+        self._config = read_lm_config(block, "model")
         self._sleep = sleep
         self._url = f"{self._config.base_url}/embeddings"
         target = read_url(self._config.base_url)
         self._origin = target.origin
         self._named = (with_port(target.host, target.port),)
-        self._credential: Credential | None = None
-        if self._config.api_key is not None:
-            self._credential = Bearer(target.origin, self._config.api_key)
+        api_key = self._config.api_key
+        self._credential: Credential | None = None if api_key is None else Bearer(target.origin, api_key)
         self._client = GuardedClient(verify=self._config.verify, max_bytes=_MAX_ANSWER, pool=REQUESTS)
         # Callers get an embedder from its options and do not know that it must be closed.
         weakref.finalize(self, self._client.close)
-        self._dimensions: int | None = None
         self.batch = AT_ONCE * REQUESTS
 
     @property
@@ -73,12 +77,10 @@ class RemoteEmbedder:
         """A hash of the server's URL and the extra request fields."""
         return digest("openai", 1, self._config.base_url, self._config.extra)[:16]
 
-    @property
+    @cached_property
     def dimensions(self) -> int:
         """The length of the server's vectors; requested once."""
-        if self._dimensions is None:
-            self._dimensions = int(self.encode(["tool"]).shape[1])
-        return self._dimensions
+        return int(self.encode(["tool"]).shape[1])
 
     def encode(self, texts: Sequence[str]) -> Matrix:
         """Return one row per text; `EnrichmentError` if the server fails."""
@@ -155,7 +157,8 @@ class RemoteEmbedder:
         if not places:
             return [item.embedding for item in items]
         if sorted(places) != list(range(count)):
-            said = "some have none" if len(places) < count else f"they are {_list_places(places)}"
+            some = f"{', '.join(map(str, places[:_MAX_LISTED]))}{', ...' if count > _MAX_LISTED else ''}"
+            said = "some have none" if len(places) < count else f"they are {some}"
             raise EnrichmentError(
                 f"{self._url} answered with vectors whose `index` does not say which text they are of: {said}; each"
                 f" of the {count} has its own, from 0 on, or none has any"
@@ -182,16 +185,3 @@ class _Item(msgspec.Struct):
 
 class _Answer(msgspec.Struct):
     data: list[_Item]
-
-
-def _list_places(places: Sequence[int]) -> str:
-    return f"{', '.join(map(str, places[:_MAX_LISTED]))}{', ...' if len(places) > _MAX_LISTED else ''}"
-
-
-def _read_config(block: Mapping[str, Any]) -> LMConfig:
-    if block.get("type") != "openai":
-        raise ConfigError(f"model.type: must be 'openai', which embedding servers speak, not {block.get('type')!r}")
-    for key in block:
-        if key not in KEYS:
-            raise ConfigError(f"model: unknown key {key!r}; known: {', '.join(KEYS)}")
-    return read_lm_config(block, "model")

@@ -205,13 +205,11 @@ class Searcher:
         try:
             if embedder is not None and embedder.supports_script(query):
                 return embedder.embed_query(query, known)
-            results.mode, results.note = (
-                "lexical",
-                self._explain_mode(index, True) if embedder is None else _SCRIPT_UNKNOWN,
-            )
+            note = self._explain_mode(index, True) if embedder is None else _SCRIPT_UNKNOWN
         except (ConfigError, EnrichmentError) as error:
             index.disable_model(error)
-            results.mode, results.note = "lexical", self._explain_mode(index, True)
+            note = self._explain_mode(index, True)
+        results.mode, results.note = "lexical", note
         return None
 
     def _explain_mode(self, index: ToolIndex, lexical: bool) -> str:
