@@ -23,8 +23,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from toolyard.calls.call_log import CallRow
-from toolyard.calls.journal import CallLogOptions
+from toolyard.calls.journal import CallLogOptions, CallRow
 from toolyard.calls.sql_journal import SqlJournal
 from toolyard.insight.embeddings.embedder import missing_parts
 from toolyard.sessions.store.sqlite import SqliteStore

@@ -9,7 +9,7 @@ _EXPORTS = {
     "toolyard.constants": "TOOL_DEFAULT_NAMESPACE TOOL_NAMESPACE_SEP",
     "toolyard.app.toolyard": "Toolyard",
     "toolyard.calls.budgets": "Budget",
-    "toolyard.calls.call_event": "CallEvent",
+    "toolyard.calls.sinks": "CallEvent",
     "toolyard.calls.invocation": "Invocation",
     "toolyard.calls.policy": "Policy Rule",
     "toolyard.calls.tracer": "Tracer",
@@ -69,9 +69,9 @@ __all__ = sorted(_HOME)
 if TYPE_CHECKING:
     from toolyard.app.toolyard import Toolyard as Toolyard
     from toolyard.calls.budgets import Budget as Budget
-    from toolyard.calls.call_event import CallEvent as CallEvent
     from toolyard.calls.invocation import Invocation as Invocation
     from toolyard.calls.policy import Policy as Policy, Rule as Rule
+    from toolyard.calls.sinks import CallEvent as CallEvent
     from toolyard.calls.tracer import Tracer as Tracer
     from toolyard.constants import (  # noqa: F401, N811
         TOOL_DEFAULT_NAMESPACE as TOOL_DEFAULT_NAMESPACE,

@@ -5,8 +5,8 @@ import threading
 
 from waiting import SOON, Hung, until  # noqa: F401 - handed on
 
-from toolyard.calls.call_event import CallEvent
 from toolyard.calls.invocation import Invocation
+from toolyard.calls.sinks import CallEvent
 from toolyard.engines.python import PythonToolEngine
 from toolyard.model.call import ToolCall
 from toolyard.model.tool import Tool

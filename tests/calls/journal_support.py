@@ -3,8 +3,7 @@
 import fnmatch
 import time
 
-from toolyard.calls.call_log import CallRow
-from toolyard.calls.journal import CallLogOptions, new_call_number
+from toolyard.calls.journal import CallLogOptions, CallRow, new_call_number
 from toolyard.calls.sql_journal import SqlJournal
 from toolyard.sessions.store.base import AddRows
 

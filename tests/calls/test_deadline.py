@@ -7,7 +7,7 @@ import time
 import pytest
 from call_support import SHORT, SOON, TINY, Hung, call, codes, engine_of, hanging_engine, invocation_of, is_free, until
 
-from toolyard.calls import drive as module
+from toolyard.calls import waits as module
 from toolyard.model.errors import SessionBusyError
 
 

@@ -10,8 +10,8 @@ from fault_support import Counted, plan
 from hypothesis import given, strategies as st
 
 from toolyard.calls.batch import CallRequest
+from toolyard.calls.call_path import Settings
 from toolyard.calls.faults import FAULTS_SCHEMA, FaultPlan, from_error_categories
-from toolyard.calls.settings import Settings
 from toolyard.engines.base import ToolEngine
 from toolyard.engines.multi import MultiToolEngine
 from toolyard.engines.python import PythonToolEngine

@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from toolyard.calls.opentelemetry import OpenTelemetrySink
+from toolyard.calls.sinks import OpenTelemetrySink
 from toolyard.calls.tracer import Tracer
 from toolyard.model import McpBinding, PythonBinding, RestBinding, ScriptBinding, Tool, ToolCall
 from toolyard.words.redactor import Redactor

@@ -9,8 +9,7 @@ from sessions.conftest import place as place, postgres_place as postgres_place, 
 from waiting import until
 
 from toolyard.calls import sql_journal
-from toolyard.calls.call_log import CallFilter
-from toolyard.calls.journal import CallLogOptions, clean_text
+from toolyard.calls.journal import CallFilter, CallLogOptions, clean_text
 from toolyard.calls.sql_journal import SqlJournal, _read_row
 from toolyard.sessions.store.sqlite import SqliteStore
 

@@ -8,9 +8,9 @@ import pytest
 from call_support import SOON, Hung, call, engine_of, executions, in_threads, registry_of, tool_of, until
 
 from toolyard.calls.batch import Batch
-from toolyard.calls.drive import answer_in_thread, sleep_here
 from toolyard.calls.flow import _bind_off_loop, batch_flow, run_batch
 from toolyard.calls.result import make_result
+from toolyard.calls.waits import answer_in_thread, sleep_here
 from toolyard.engines.multi import MultiToolEngine
 from toolyard.engines.python import PythonToolEngine
 from toolyard.model.call import ToolCall

@@ -13,7 +13,7 @@ from client.cutting_proxy import CuttingProxy
 from client.fake_wire import FakeWire
 from client.served import served
 from toolyard import ToolCall, ToolRegistry, function_tool
-from toolyard.calls.call_log import CallFilter
+from toolyard.calls.journal import CallFilter
 from toolyard.client import RemoteToolEngine
 from toolyard.client.calls import RemoteJournal
 from toolyard.client.wire import ServerWire

@@ -13,8 +13,7 @@ from toolyard import (
     ToolRegistry,
     function_tool,
 )
-from toolyard.registry.arguments import read_arguments
-from toolyard.registry.prepared import PreparedTool
+from toolyard.registry.prepared import PreparedTool, read_arguments
 from toolyard.schema.admission import AdmittedTool
 
 FILLED = {

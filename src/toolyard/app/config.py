@@ -27,8 +27,8 @@ from toolyard.app.blocks import (
     SessionsBlock,
     is_config,
 )
+from toolyard.calls.call_path import Settings
 from toolyard.calls.policy import PolicyOptions
-from toolyard.calls.settings import Settings
 from toolyard.calls.tracer import TracingOptions
 from toolyard.engines.base import ToolEngine
 from toolyard.engines.multi import MultiToolEngine

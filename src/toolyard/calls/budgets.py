@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Annotated, Literal
 
@@ -140,14 +141,8 @@ def count_calls(session: Session, snapshot: Snapshot) -> dict[str, int]:
             entry = read_entry(text)
             info = entry.tool_output.error_info
             if info is None or info.code not in _NEVER_RAN:
-                name = _qualify(snapshot, entry.tool_call.name)
+                name = entry.tool_call.name
+                with suppress(UnknownToolError):  # it is counted by the given name if the tool no longer exists
+                    name = find_overloads(snapshot, name)[0].tool.qualified_name
                 session.counts[name] = session.counts.get(name, 0) + 1
     return session.counts
-
-
-def _qualify(snapshot: Snapshot, name: str) -> str:
-    """The qualified name for any name of a tool; the given name if the tool no longer exists."""
-    try:
-        return find_overloads(snapshot, name)[0].tool.qualified_name
-    except UnknownToolError:
-        return name

@@ -126,17 +126,13 @@ def _rule_schema() -> dict[str, Any]:
     groups: dict[tuple[str, ...], list[str]] = {}
     for kind, keys in _KEYS.items():
         groups.setdefault(keys, []).append(kind)
-    return {"anyOf": [_schema_of_types(kinds) for kinds in groups.values()]}
-
-
-def _schema_of_types(kinds: list[str]) -> dict[str, Any]:
-    properties = {key: option_schema(option) for key, option in _options_of_type(kinds[0]).items()}
-    return {
-        "type": "object",
-        "additionalProperties": False,
-        "required": ["type"],
-        "properties": {**properties, "type": {"enum": kinds, "description": "Kind of fault."}},
-    }
+    schemas = []
+    for kinds in groups.values():
+        properties = {key: option_schema(option) for key, option in _options_of_type(kinds[0]).items()}
+        properties["type"] = {"enum": kinds, "description": "Kind of fault."}
+        schema = {"type": "object", "additionalProperties": False, "required": ["type"], "properties": properties}
+        schemas.append(schema)
+    return {"anyOf": schemas}
 
 
 def read_rule(value: Any, where: str) -> FaultRule:
@@ -226,26 +222,20 @@ class FaultPlan:
         else:
             index, counts = self._number_without_session(name, mode)
         before = {number: counts[number] for number in self._counted}
-        fired = [
-            number
-            for number in matching
-            if self._is_due(number, before.get(number, index)) and self._is_drawn(number, session_id, index)
-        ]
+        fired = [number for number in matching if self._fires(number, before.get(number, index), session_id, index)]
         if not fired:
             return None
         number = fired[self._draw_number(session_id, index, _PICK) % len(fired)] if len(fired) > 1 else fired[0]
         rule = self.rules[number]
         return Fault(rule.type, number, rule, self._draw_number(session_id, index, _DRAW))
 
-    def _is_due(self, number: int, before: int) -> bool:
+    def _fires(self, number: int, before: int, session_id: str, index: int) -> bool:
         rule = self.rules[number]
-        return before >= rule.after and (before - rule.after + 1) % rule.every == 0
-
-    def _is_drawn(self, number: int, session_id: str, index: int) -> bool:
-        probability = self.rules[number].probability
-        if probability >= 1.0:
-            return True
-        return probability > 0.0 and self._draw_number(session_id, index, number) < probability * _WHOLE
+        if before < rule.after or (before - rule.after + 1) % rule.every:
+            return False
+        if rule.probability in (0.0, 1.0):
+            return rule.probability == 1.0
+        return self._draw_number(session_id, index, number) < rule.probability * _WHOLE
 
     def _draw_number(self, session_id: str, index: int, what: int) -> int:
         text = f"{self.seed}\n{index}\n{what}\n{session_id}".encode("utf-8", "surrogatepass")

@@ -3,20 +3,20 @@
     turn -> bind -> scope -> policy -> fault -> gate -> run -> check -> record -> trace
 
 A batch waits for the turn of its session and always gives it back; each of its calls then goes through the other
-steps. A flow is a generator that never waits itself: it yields what to wait for, and its driver waits in a thread or a
-task. It runs a tool's function inline unless that blocks and must not: on an event loop, or under a deadline.
+steps. A flow is a generator that never waits itself: it yields what to wait for, and its driver (`drive`, `adrive`)
+waits in a thread or a task. It runs a tool's function inline unless that blocks and must not: on an event loop, or
+under a deadline.
 A call that fails is a result. Only bugs, invalid batches, session and store errors, cancellation and interrupts raise.
 """
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Coroutine, Sequence
 from functools import partial
 from threading import get_ident
 from types import CoroutineType
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec.structs import astuple
 
@@ -24,42 +24,35 @@ from toolyard.calls.approval_flow import NeededApproval, require_approval, settl
 from toolyard.calls.attempts import answer_flow
 from toolyard.calls.batch import Batch, CallRequest, bind_within, check_calls, check_known, find_joined, find_recorded
 from toolyard.calls.budgets import count_calls
-from toolyard.calls.call_path import CallPath
-from toolyard.calls.drive import (
+from toolyard.calls.call_path import CallPath, CallPlan, CallPlans, ScopedPlans
+from toolyard.calls.invocation import Invocation
+from toolyard.calls.policy import Policy
+from toolyard.calls.recording import announce_call, close_call, commit_entry, stamp_entry, stop_call, store_entry
+from toolyard.calls.result import check_writable, failure_result, make_result
+from toolyard.calls.tracer import CallTrace
+from toolyard.calls.waits import (
     Flow,
     TakeTurn,
-    adrive,
+    Wait,
     await_coroutine,
     call_engine,
     check_thread,
-    drive,
     leave_turn,
     offload,
     pause,
     run_in_thread,
-    write_store,
 )
-from toolyard.calls.failure import check_writable, failure_result
-from toolyard.calls.invocation import Invocation
-from toolyard.calls.plan import CallPlan, CallPlans, ScopedPlans
-from toolyard.calls.policy import Policy
-from toolyard.calls.result import make_result
-from toolyard.calls.tracer import CallTrace
+from toolyard.loop.threads import loop_runs_here
 from toolyard.model.call import ToolCall, ToolResult
-from toolyard.model.errors import CallError, Held, NoEngine, SessionError, Unavailable
+from toolyard.model.errors import CallError, Held, NoEngine, Unavailable
 from toolyard.registry.bind import Bound, TooSlowForLoop, bind
 from toolyard.registry.function_call import current_simulation
-from toolyard.sessions.history import call_text, interrupted
 from toolyard.sessions.session import EnteredTurn, Session
 from toolyard.sessions.sessions import Sessions, full_error
-from toolyard.sessions.state import Changes
 
+T = TypeVar("T")
 Answering = Coroutine[Any, Any, list[ToolResult]]
 
-_log = logging.getLogger(__name__)
-
-_CANCELLED = "the call was cancelled before it was answered"
-_NO_CHANGES: Changes = {}
 _CONDITIONS = CallRequest.__struct_fields__.index("calls")
 """Number of leading fields that a request shares with its batch, in the same order."""
 _HELD_SECONDS = 0.005
@@ -226,7 +219,7 @@ def call_flow(path: CallPath, plans: CallPlans | ScopedPlans, batch: Batch, sess
             call, plan = yield from require_approval(call_flow, path, plans, batch, session, call, asked, trace)
         invocation = _make_invocation(plan, batch, session, call, bound, trace)
         if session.durable and plan.announces and not session.is_over:
-            yield from _announce_call(path, session, invocation, trace)
+            yield from announce_call(path, session, invocation, trace)
         if plan.is_limited or (plan.blocks and (batch.on_loop or invocation.deadline is not None)):
             value = yield from _answer_elsewhere(plan, batch, invocation)
         else:
@@ -243,15 +236,15 @@ def call_flow(path: CallPath, plans: CallPlans | ScopedPlans, batch: Batch, sess
         elif type(error) is Held:
             return _end_held(result, trace)
     except GeneratorExit:
-        _close_call(path, batch, session, invocation, trace)
+        close_call(path, batch, session, invocation, trace)
         raise
     except BaseException:
-        yield from _stop_call(path, batch, session, invocation, trace)
+        yield from stop_call(path, batch, session, invocation, trace)
         raise
     if session.durable and not session.is_over:
-        cancelled = yield from _store_entry(path, batch, session, (result, entry, changes), invocation, trace)
+        cancelled = yield from store_entry(path, batch, session, (result, entry, changes), invocation, trace)
     elif changes or path.counting or (room := session.room - len(entry)) < 0:
-        _commit_entry(path, session, _stamp_entry(path, batch, entry), changes, invocation)
+        commit_entry(path, session, stamp_entry(path, batch, entry), changes, invocation)
     elif session.is_recorded:
         session.history.keep((entry, at := clock(), at - batch.begun, None))
         session.room = room
@@ -264,71 +257,11 @@ def call_flow(path: CallPath, plans: CallPlans | ScopedPlans, batch: Batch, sess
     return result
 
 
-def _announce_call(path: CallPath, session: Session, invocation: Invocation, trace: CallTrace | None) -> Flow:
-    """Store the intent before a call that may change something begins, so that a crash does not hide it."""
-    text = call_text(invocation.call, invocation.bound.sent)
-    cancelled = yield write_store(path.sessions, path.sessions.intent(session, text))
-    invocation.announced = True
-    if trace is not None:
-        trace.end_step("policy")
-    if cancelled is not None:
-        raise cancelled
-
-
 def _end_held(result: ToolResult, trace: CallTrace | None) -> ToolResult:
     """Return the result of a held call. Its approval is its record; the history gets no entry."""
     if trace is not None:
         trace.end(None, result)
     return result
-
-
-def _stamp_entry(path: CallPath, batch: Batch, entry: bytes) -> tuple[bytes, float, float]:
-    at = path.clock()
-    return entry, at, at - batch.begun
-
-
-def _commit_entry(
-    path: CallPath,
-    session: Session,
-    stamped: tuple[bytes, float, float],
-    changes: Changes,
-    invocation: Invocation | None,
-) -> None:
-    """Append an entry to the history in memory. For a durable session, the store must have it already."""
-    if not session.is_recorded:
-        return
-    entry, at, took = stamped
-    session.commit(entry, changes, at, took)
-    if session.room < 0:
-        path.sessions.quota.measure(session)
-    if path.counting and session.counts is not None and invocation is not None and invocation.begun:
-        name = invocation.tool.qualified_name
-        session.counts[name] = session.counts.get(name, 0) + 1
-
-
-def _store_entry(
-    path: CallPath,
-    batch: Batch,
-    session: Session,
-    answered: tuple[ToolResult, bytes, Changes],
-    invocation: Invocation | None,
-    trace: CallTrace | None,
-) -> Flow:
-    """Write an entry to the store, then to the history; returns a cancellation received in the meantime, else None."""
-    result, entry, changes = answered
-    stamped = _stamp_entry(path, batch, entry)
-    write = path.sessions.addition(session, entry, changes, *stamped[1:])
-    if trace is not None:
-        write = trace.add_rows(write, invocation, result)
-    try:
-        cancelled = yield write_store(path.sessions, write)
-    except BaseException as error:
-        _cut_trace(trace, invocation)
-        if batch.claim is not None and not isinstance(error, GeneratorExit):
-            yield from settle_claim(path, batch, session, None)
-        raise
-    _commit_entry(path, session, stamped, changes, invocation)
-    return cancelled
 
 
 def _answer_elsewhere(plan: CallPlan, batch: Batch, invocation: Invocation) -> Flow:
@@ -424,47 +357,55 @@ def _make_invocation(
     )
 
 
-def _interruption(batch: Batch, invocation: Invocation) -> bytes:
-    """The entry of a call whose driver was stopped after it began."""
-    batch.leave_behind(invocation)
-    return interrupted(call_text(invocation.call, invocation.bound.sent), _CANCELLED)
+def drive(flow: Flow, results: T) -> T:
+    """Run a flow in this thread, then return `results`, which the flow fills."""
+    for first in flow:
+        wait: Wait = first
+        try:
+            while True:
+                try:
+                    got = wait.block()
+                except BaseException as error:  # noqa: BLE001 - the flow handles it, interrupts included
+                    wait = flow.throw(error)
+                else:
+                    wait = flow.send(got)
+        except StopIteration:
+            return results
+        finally:
+            # An interrupt may also occur in this function; closing the flow lets it clean up.
+            flow.close()
+    return results
 
 
-def _stop_call(
-    path: CallPath, batch: Batch, session: Session, invocation: Invocation | None, trace: CallTrace | None
-) -> Flow:
-    """Record a call that is cancelled or interrupted: an entry if it began, else the withdrawal of its intent."""
-    begun = invocation is not None and invocation.begun
-    if batch.claim is not None:
-        yield from settle_claim(path, batch, session, None, begun=begun)
-    if invocation is None or not begun:
-        _cut_trace(trace, invocation)
-        if invocation is not None and invocation.announced and not session.is_over:
-            yield write_store(path.sessions, path.sessions.withdrawal(session))
-        return
-    stamped = _stamp_entry(path, batch, _interruption(batch, invocation))
-    try:
-        if session.durable and not session.is_over:
-            yield write_store(path.sessions, path.sessions.addition(session, stamped[0], _NO_CHANGES, *stamped[1:]))
-        _commit_entry(path, session, stamped, _NO_CHANGES, invocation)
-    except SessionError as error:
-        # Do not replace the cancellation with the store's error; the store has the intent already.
-        _log.warning("session %s: a cancelled call could not be recorded: %s", session.key.session_id, error)
-    _cut_trace(trace, invocation)
+async def adrive(flow: Flow, results: T) -> T:
+    """Run a flow in this task, then return `results`, which the flow fills."""
+    for first in flow:
+        wait: Wait = first
+        try:
+            while True:
+                try:
+                    got = await wait.suspend()
+                except GeneratorExit:
+                    raise  # the coroutine is being closed, so nothing can be awaited any more
+                except BaseException as error:  # noqa: BLE001 - the flow handles it, cancellation included
+                    wait = flow.throw(error)
+                else:
+                    wait = flow.send(got)
+        except StopIteration:
+            return results
+        finally:
+            flow.close()
+    return results
 
 
-def _close_call(
-    path: CallPath, batch: Batch, session: Session, invocation: Invocation | None, trace: CallTrace | None
-) -> None:
-    """Clean up after the flow was closed, when it can no longer wait. A store still has the intent of a begun call."""
-    if invocation is not None and invocation.begun:
-        entry = _interruption(batch, invocation)
-        if not session.durable:
-            _commit_entry(path, session, _stamp_entry(path, batch, entry), _NO_CHANGES, invocation)
-    _cut_trace(trace, invocation)
+def drive_or_await(flow: Flow) -> Any:
+    """The return value of a flow; in a thread with a running event loop, a coroutine for it."""
+    values: list[Any] = []
 
+    def keep_value() -> Flow:
+        values.append((yield from flow))
 
-def _cut_trace(trace: CallTrace | None, invocation: Invocation | None) -> None:
-    """End the trace of a call that has no result."""
-    if trace is not None:
-        trace.cut(invocation)
+    async def await_value() -> Any:
+        return (await adrive(keep_value(), values))[0]
+
+    return await_value() if loop_runs_here() else drive(keep_value(), values)[0]

@@ -7,15 +7,17 @@ from typing import Any
 
 import msgspec
 
-from toolyard.calls.call_event import CallEvent
-from toolyard.calls.call_log import CallFilter, CallRow, LogPage, LogPosition
 from toolyard.calls.journal import (
     KEPT_EVENTS,
     SCANNED,
+    CallFilter,
     CallLogOptions,
+    CallRow,
     Event,
     EventData,
     Journal,
+    LogPage,
+    LogPosition,
     MemoryJournal,
     clean_text,
     describe_row,
@@ -23,6 +25,7 @@ from toolyard.calls.journal import (
     make_row,
     new_call_number,
 )
+from toolyard.calls.sinks import CallEvent
 from toolyard.constants import TOOL_NAMESPACE_SEP
 from toolyard.model.names import glob_matcher
 from toolyard.sessions.store import tables

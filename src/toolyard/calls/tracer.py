@@ -13,10 +13,9 @@ from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from toolyard.calls.call_event import CallEvent
 from toolyard.calls.invocation import Invocation
 from toolyard.calls.journal import CallLogOptions, Journal, new_call_number
-from toolyard.calls.sinks import JsonlSink, Level, LoggingSink
+from toolyard.calls.sinks import CallEvent, JsonlSink, Level, LoggingSink
 from toolyard.model.call import Mode, ToolCall, ToolResult
 from toolyard.model.errors import ConfigError, Interrupted
 from toolyard.model.tool import Tool
@@ -161,7 +160,7 @@ class Tracer:
             chosen = options.logging if isinstance(options.logging, LoggingOptions) else LoggingOptions()
             sinks.append(LoggingSink(chosen.logger, chosen.level))
         if options.opentelemetry:
-            from toolyard.calls.opentelemetry import OpenTelemetrySink
+            from toolyard.calls.sinks import OpenTelemetrySink
 
             try:
                 sinks.append(OpenTelemetrySink())
@@ -255,14 +254,12 @@ class Tracer:
             seen = self._failures.get(name, 0)
             self._failures[name] = seen + 1
         if not seen:
-            said = f"{type(error).__name__}: {self._error_text(error)}"
+            try:
+                text = self._redactor.text(str(error))
+            except Exception:  # noqa: BLE001 - `__str__` of a sink's exception may raise anything
+                text = REDACTED
+            said = f"{type(error).__name__}: {text}"
             _log.warning("tracing to %s failed, calls go on without it (said once): %s", name, said)
-
-    def _error_text(self, error: Exception) -> str:
-        try:
-            return self._redactor.text(str(error))
-        except Exception:  # noqa: BLE001 - `__str__` of a sink's exception may raise anything
-            return REDACTED
 
 
 def _name_sinks(sinks: Iterable[Sink]) -> list[str]:
@@ -359,6 +356,10 @@ class CallTrace:
         info, bound, key = result.error_info, self._bound, self._session.key
         name, definition, version, effects = _UNKNOWN if bound is None else bound.prepared.identity
         stdout, stderr = (None if invocation is None else invocation.printed) or (None, None)
+        arguments: Any = UNSET
+        if self._tracer.tells_arguments:
+            # As sent, since the tool may have changed its own.
+            arguments = self._call.arguments if bound is None else msgspec.json.decode(bound.sent)
         # Positional: with this many keyword arguments, creating the struct would take ten times as long.
         return CallEvent(
             self._time,
@@ -387,14 +388,10 @@ class CallTrace:
             stdout or None,
             stderr or None,
             None if invocation is None else invocation.notes,
-            self._told_arguments() if self._tracer.tells_arguments else UNSET,
+            arguments,
             result.result if info is None and self._tracer.tells_results else UNSET,
             () if self.number is None else tuple(map(sub, points[1:], points)),
         )
-
-    def _told_arguments(self) -> Any:
-        """The arguments as sent, since the tool may have changed its own."""
-        return self._call.arguments if self._bound is None else msgspec.json.decode(self._bound.sent)
 
     def cut(self, invocation: Invocation | None) -> None:
         """End the record of a call that was cancelled or could not be stored."""

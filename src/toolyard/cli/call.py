@@ -16,7 +16,7 @@ from cyclopts import Parameter
 from msgspec.structs import replace
 
 from toolyard.app.toolyard import Toolyard
-from toolyard.calls.answerer import SCHEMA_SIMULATOR
+from toolyard.calls.call_path import SCHEMA_SIMULATOR
 from toolyard.cli.approvals import ask_at_terminal, describe_decision
 from toolyard.cli.options import YARD, OwnerOption, SkipOption, YardOptions, read_word
 from toolyard.cli.output import fail_call, print_json, visible, warn, working
@@ -35,8 +35,8 @@ from toolyard.model.errors import (
 from toolyard.model.json_schema import pointer_of
 from toolyard.model.names import find_similar
 from toolyard.registry import ToolRegistry
-from toolyard.registry.arguments import read_arguments
 from toolyard.registry.bind import find_overloads
+from toolyard.registry.prepared import read_arguments
 from toolyard.schema.compile import CompiledSchema
 from toolyard.words.redactor import Redactor
 

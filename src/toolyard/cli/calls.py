@@ -14,8 +14,7 @@ from cyclopts import Parameter, Token
 from msgspec.structs import replace
 
 from toolyard.app.blocks import MEMORY
-from toolyard.calls.call_log import CallFilter, CallRow
-from toolyard.calls.journal import CallLogOptions, Journal
+from toolyard.calls.journal import CallFilter, CallLogOptions, CallRow, Journal
 from toolyard.calls.sql_journal import open_journal
 from toolyard.calls.tracer import read_log_options
 from toolyard.cli.options import YARD, YardOptions

@@ -12,7 +12,7 @@ import msgspec
 
 from toolyard.calls.approval import TIMES, Approval, ApprovalState
 from toolyard.calls.approvals import ApprovalPage
-from toolyard.calls.call_log import CallFilter, CallRow
+from toolyard.calls.journal import CallFilter, CallRow
 from toolyard.client.wire import API, ServerWire, make_refusal_error, quote_segment
 from toolyard.links.http.events import EventReader
 from toolyard.links.http.messages import Incoming

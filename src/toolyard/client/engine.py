@@ -25,9 +25,9 @@ from toolyard.model.errors import (
     ToolyardError,
     UnknownSessionError,
 )
-from toolyard.registry.arguments import json_text, plain_copy, read_arguments
 from toolyard.registry.bind import find_overloads
 from toolyard.registry.function_call import current_simulation
+from toolyard.registry.prepared import json_text, plain_copy, read_arguments
 from toolyard.sessions.session import RecordedCall, check_number, check_session_id, check_setup
 from toolyard.sessions.state import exact_json, with_setup
 from toolyard.sessions.world_diff import WorldDiff

@@ -28,8 +28,8 @@ from toolyard.model.report import LoadReport, Rejection, Rewrite, SourceReport
 from toolyard.model.tool import Tool
 from toolyard.plugins import Enrichment, FailurePolicy, Loader
 from toolyard.registry import ToolRegistry
-from toolyard.registry.arguments import RawArguments, json_text, read_arguments
 from toolyard.registry.bind import find_overloads
+from toolyard.registry.prepared import RawArguments, json_text, read_arguments
 from toolyard.schema.admission import AdmittedTool, admit_tool
 from toolyard.sources.base import ToolLoader
 

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from toolyard.calls.settings import Settings
+from toolyard.calls.call_path import Settings
 from toolyard.constants import VERSION
 from toolyard.links.http.client import MAX_ANSWER, HttpLink
 from toolyard.links.http.messages import Incoming, retry_after

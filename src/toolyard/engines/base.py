@@ -21,16 +21,14 @@ from uuid import uuid4
 
 from msgspec.structs import replace
 
-from toolyard.calls.answerer import Answerer
 from toolyard.calls.approvals import Approvals
 from toolyard.calls.batch import Batch, CallRequest, list_refusals, may_execute_all
-from toolyard.calls.call_path import CallPath
+from toolyard.calls.call_path import MAX_RESULT_BYTES, Abandoned, Answerer, CallPath, Gates, OutputCheck, Settings
 from toolyard.calls.faults import FaultPlan
 from toolyard.calls.flow import arun_batch, arun_request, run_batch
 from toolyard.calls.invocation import Invocation
 from toolyard.calls.journal import CallLogOptions, Journal
 from toolyard.calls.policy import Policy
-from toolyard.calls.settings import MAX_RESULT_BYTES, Abandoned, Gates, OutputCheck, Settings
 from toolyard.calls.sql_journal import open_journal
 from toolyard.calls.tracer import Tracer
 from toolyard.engines.engine_sessions import EngineSessions

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 from msgspec import Meta
 
-from toolyard.calls.answerer import SCHEMA_SIMULATOR, Answerer
+from toolyard.calls.call_path import SCHEMA_SIMULATOR, Answerer
 from toolyard.engines.base import ToolEngine
 from toolyard.model.errors import ConfigError, Denied
 from toolyard.model.tool import Effects, Tool

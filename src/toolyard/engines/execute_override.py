@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
 
+from toolyard.calls.call_path import Gates, Settings
 from toolyard.calls.invocation import Invocation
-from toolyard.calls.settings import Gates, Settings
 from toolyard.loop.threads import Threads
 from toolyard.model.call import ToolCall, ToolResult
 from toolyard.model.errors import CallError, Denied, ToolFailed, UnknownToolError

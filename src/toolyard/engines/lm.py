@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, TypeAlia
 import msgspec
 from msgspec import Meta
 
-from toolyard.calls.answerer import SCHEMA_SIMULATOR
+from toolyard.calls.call_path import SCHEMA_SIMULATOR
 from toolyard.calls.faults import FaultPlan, from_error_categories
 from toolyard.calls.invocation import Invocation
 from toolyard.engines.base import ToolEngine

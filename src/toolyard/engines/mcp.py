@@ -13,9 +13,10 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 from msgspec import Meta
 
-from toolyard.calls.drive import Flow, WaitPair, drive_or_await
-from toolyard.calls.failure import redact_info
+from toolyard.calls.flow import drive_or_await
 from toolyard.calls.invocation import Invocation
+from toolyard.calls.result import redact_info
+from toolyard.calls.waits import Flow, WaitPair
 from toolyard.dialects.mcp import read_answer
 from toolyard.engines.effectful import OutwardEngine, SimulationOptions
 from toolyard.links.mcp import Handlers, McpLink, give_back, lease

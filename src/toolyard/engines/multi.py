@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from itertools import chain, count
 from typing import Any, TypeVar
 
-from toolyard.calls.answerer import Answerer
+from toolyard.calls.call_path import Answerer
 from toolyard.calls.invocation import Invocation
 from toolyard.engines.base import ToolEngine
 from toolyard.engines.execute_override import OverridingEngine

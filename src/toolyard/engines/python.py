@@ -18,9 +18,10 @@ from functools import partial
 from types import CoroutineType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from toolyard.calls.answerer import Answerer
-from toolyard.calls.drive import Flow, WaitPair, drive_or_await
+from toolyard.calls.call_path import Answerer
+from toolyard.calls.flow import drive_or_await
 from toolyard.calls.invocation import Invocation
+from toolyard.calls.waits import Flow, WaitPair
 from toolyard.engines.effectful import EffectfulEngine
 from toolyard.model.bindings import PythonBinding, ScriptBinding
 from toolyard.model.errors import CallError, ConfigError, InvalidArguments, NoEngine, ToolFailed, Unavailable

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
 import msgspec
 from msgspec import UNSET, Meta, structs
 
-from toolyard.calls.answerer import Answerer
-from toolyard.calls.attempts import answer_flow
-from toolyard.calls.drive import Flow, deadline_error, drive_or_await
-from toolyard.calls.failure import is_own_exception, redact_info
-from toolyard.calls.fault_effects import behind_a_cassette
+from toolyard.calls.attempts import answer_flow, behind_a_cassette
+from toolyard.calls.call_path import Answerer
 from toolyard.calls.faults import Fault, FaultPlan
+from toolyard.calls.flow import drive_or_await
 from toolyard.calls.invocation import Invocation
-from toolyard.calls.result import plain_answer
+from toolyard.calls.result import is_own_exception, plain_answer, redact_info
+from toolyard.calls.waits import Flow, deadline_error
 from toolyard.engines.base import ToolEngine
 from toolyard.engines.cassette import ALL, Cassette, ChangedTool, Drift, MovedCall, Recording, call_key, find_nearest
 from toolyard.loop.threads import loop_runs_here

@@ -17,8 +17,7 @@ from toolyard.model.errors import InvalidArguments, UnknownToolError
 from toolyard.model.json_schema import LEAVES, is_small
 from toolyard.model.names import find_similar_tools, show
 from toolyard.model.tool import Tool
-from toolyard.registry.arguments import Arguments, json_text, plain_copy, read_arguments
-from toolyard.registry.prepared import PreparedTool, may_block_loop
+from toolyard.registry.prepared import Arguments, PreparedTool, json_text, may_block_loop, plain_copy, read_arguments
 from toolyard.registry.snapshot import Snapshot
 from toolyard.schema.coerce import Coercion, coerce, convert_integral_floats
 from toolyard.schema.compile import QUICK_BYTES

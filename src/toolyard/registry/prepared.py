@@ -17,7 +17,6 @@ from toolyard.model.errors import InvalidArguments
 from toolyard.model.json_schema import copy_json, is_small, pointer_of
 from toolyard.model.names import find_similar, show
 from toolyard.model.tool import DeferredTool, Effects, Schema, is_guess
-from toolyard.registry.arguments import Arguments, RawArguments, json_text, read_arguments
 from toolyard.registry.function_call import (
     check_dispatch,
     function_caller,
@@ -26,6 +25,7 @@ from toolyard.registry.function_call import (
     raise_failure,
     wait_for,
 )
+from toolyard.registry.prepared import Arguments, RawArguments, json_text, read_arguments
 from toolyard.schema.admission import AdmittedTool, Kept, keep_schema, read_kept
 from toolyard.schema.coerce import mentions_integers
 from toolyard.schema.compile import QUICK_BYTES, SMALL_BYTES, CompiledSchema, compile_schema

@@ -21,11 +21,11 @@ from toolyard.model.report import LoadReport
 from toolyard.model.tool import SearchResults, Tool
 from toolyard.parsing import paused_gc
 from toolyard.plugins import Enrichment, Loader, ToolSearch, check_loader, create_searcher, get_tool_loader
-from toolyard.registry.arguments import RawArguments, read_arguments
 from toolyard.registry.bind import Bound, bind, choose_overload, find_overloads, pin_overload
-from toolyard.registry.changes import ChangeLock, Watcher
 from toolyard.registry.enriching import Enricher, order_enrichments
 from toolyard.registry.function_call import await_function, check_dispatch
+from toolyard.registry.prepared import RawArguments, read_arguments
+from toolyard.registry.registry import ChangeLock, Watcher
 from toolyard.registry.snapshot import (
     Index,
     Part,

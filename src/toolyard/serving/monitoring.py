@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Literal, TextIO
 
 import msgspec
 
-from toolyard.calls.failure import describe_frames
+from toolyard.calls.result import describe_frames
 from toolyard.constants import VERSION
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 
 from msgspec import Meta
 
-from toolyard.calls.drive import Flow, WaitPair, drive_or_await
+from toolyard.calls.flow import drive_or_await
 from toolyard.calls.invocation import Invocation
+from toolyard.calls.waits import Flow, WaitPair
 from toolyard.dialects.telemetry import carry_trace
 from toolyard.engines.effectful import OutwardEngine, SimulationOptions
 from toolyard.engines.rest.operation import RestOperation, read_answer

@@ -9,8 +9,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from toolyard.calls.call_log import CallFilter, LogPosition, read_call_id
-from toolyard.calls.journal import Journal
+from toolyard.calls.journal import CallFilter, Journal, LogPosition, read_call_id
 from toolyard.engines.base import ToolEngine
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import Principal

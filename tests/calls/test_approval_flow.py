@@ -124,7 +124,7 @@ def test_a_preview_that_fails_is_shown_as_what_it_is_and_the_call_is_held():
 
 
 def test_a_preview_takes_no_longer_than_it_may(monkeypatch):
-    monkeypatch.setattr("toolyard.calls.preview._SECONDS", 0.05)
+    monkeypatch.setattr("toolyard.calls.approval_flow._PREVIEW_SECONDS", 0.05)
     go = threading.Event()
 
     def hang() -> None:

@@ -1,6 +1,6 @@
-"""Drivers that run a flow in a thread (`drive`) or in a task (`adrive`), and the waits that a flow yields.
+"""What a flow waits for: a session's turn, a gate, an engine, a thread, the store.
 
-A flow yields a wait; the driver sends back its value, or throws its exception into the flow. Each wait knows how a
+A flow yields a wait; its driver sends back the value, or throws the exception into the flow. Each wait knows how a
 thread waits (`block`) and how a task does (`suspend`); waits for an engine also enforce the deadline of the call.
 """
 
@@ -13,14 +13,13 @@ from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
-from toolyard.calls.answerer import Answerer
+from toolyard.calls.call_path import Answerer, count_values
 from toolyard.calls.invocation import Invocation
-from toolyard.calls.settings import count_values
-from toolyard.loop.threads import Threads, await_future, loop_runs_here
+from toolyard.loop.threads import Threads, await_future
 from toolyard.model.errors import CallError, CallTimeout, SyncInAsyncError
 from toolyard.registry.function_call import await_answer, make_tool_error
 from toolyard.sessions.gate import Gate
@@ -282,66 +281,3 @@ def await_coroutine(work: Coroutine[Any, Any, Any], invocation: Invocation) -> W
 def write_store(sessions: Sessions, write: Write) -> Wait:
     """Write to the store. A task cancelled meanwhile still waits for the write, and is then sent the cancellation."""
     return WaitPair(partial(sessions.write, write), partial(sessions.awrite, write))
-
-
-T = TypeVar("T")
-
-
-def drive(flow: Flow, results: T) -> T:
-    """Run a flow in this thread, then return `results`, which the flow fills."""
-    for wait in flow:
-        _drive_waits(flow, wait)
-    return results
-
-
-def _drive_waits(flow: Flow, wait: Wait) -> None:
-    got: Any
-    try:
-        while True:
-            try:
-                got = wait.block()
-            except BaseException as error:  # noqa: BLE001 - the flow handles it, interrupts included
-                wait = flow.throw(error)
-            else:
-                wait = flow.send(got)
-    except StopIteration:
-        return
-    finally:
-        # An interrupt may also occur in this function; closing the flow lets it clean up.
-        flow.close()
-
-
-async def adrive(flow: Flow, results: T) -> T:
-    """Run a flow in this task, then return `results`, which the flow fills."""
-    for first in flow:
-        wait: Wait = first
-        try:
-            while True:
-                try:
-                    got = await wait.suspend()
-                except GeneratorExit:
-                    raise  # the coroutine is being closed, so nothing can be awaited any more
-                except BaseException as error:  # noqa: BLE001 - the flow handles it, cancellation included
-                    wait = flow.throw(error)
-                else:
-                    wait = flow.send(got)
-        except StopIteration:
-            return results
-        finally:
-            flow.close()
-    return results
-
-
-def drive_or_await(flow: Flow) -> Any:
-    """The return value of a flow; in a thread with a running event loop, a coroutine for it."""
-    values: list[Any] = []
-    kept = _keep_value(flow, values)
-    return _adrive_value(kept, values) if loop_runs_here() else drive(kept, values)[0]
-
-
-def _keep_value(flow: Flow, values: list[Any]) -> Flow:
-    values.append((yield from flow))
-
-
-async def _adrive_value(kept: Flow, values: list[Any]) -> Any:
-    return (await adrive(kept, values))[0]

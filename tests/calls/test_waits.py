@@ -5,7 +5,8 @@ import threading
 
 import pytest
 
-from toolyard.calls.drive import adrive, drive, enter_gate, pause
+from toolyard.calls.flow import adrive, drive
+from toolyard.calls.waits import enter_gate, pause
 from toolyard.sessions.gate import Gate
 
 
