@@ -21,7 +21,7 @@ from toolyard import PythonToolEngine, Tool, ToolCall, ToolRegistry
 from toolyard.calls import result
 from toolyard.model.bindings import PythonBinding
 from toolyard.model.errors import DefinitionError
-from toolyard.registry import arguments as call_arguments
+from toolyard.registry import prepared
 from toolyard.schema import compile as compiling
 from toolyard.schema.weight import InPlaceSchemas
 
@@ -96,7 +96,7 @@ def _counted():
         patch.setattr(compiling, "_make_validator", lambda schema, *rest: CountedValidator(schema, make(schema, *rest)))
         for module, names in (
             (sys.modules["toolyard.registry.bind"], ("_encode", "_decode")),
-            (call_arguments, ("_encode", "_decode")),
+            (prepared, ("_encode", "_decode")),
         ):
             for name in names:
                 patch.setattr(module, name, counted_json(getattr(module, name)))

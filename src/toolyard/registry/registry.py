@@ -1,11 +1,16 @@
-"""`ToolRegistry`: holds one immutable snapshot and replaces it on every change."""
+"""`ToolRegistry`: holds one immutable snapshot and replaces it on every change.
+
+It changes once at a time, and reloads sources in the background when they report a change.
+"""
 
 from __future__ import annotations
 
 import copy
+import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from types import CoroutineType
 from typing import Any
@@ -15,7 +20,7 @@ import msgspec
 from toolyard.constants import TOOL_DEFAULT_NAMESPACE
 from toolyard.model.bases import Closing
 from toolyard.model.call import ToolCall, ToolContext
-from toolyard.model.errors import DefinitionError, InvalidArguments, ToolyardError, UnknownToolError
+from toolyard.model.errors import DefinitionError, EnrichmentError, InvalidArguments, ToolyardError, UnknownToolError
 from toolyard.model.names import show
 from toolyard.model.report import LoadReport
 from toolyard.model.tool import SearchResults, Tool
@@ -25,7 +30,6 @@ from toolyard.registry.bind import Bound, bind, choose_overload, find_overloads,
 from toolyard.registry.enriching import Enricher, order_enrichments
 from toolyard.registry.function_call import await_function, check_dispatch
 from toolyard.registry.prepared import RawArguments, read_arguments
-from toolyard.registry.registry import ChangeLock, Watcher
 from toolyard.registry.snapshot import (
     Index,
     Part,
@@ -39,6 +43,74 @@ from toolyard.registry.snapshot import (
     read_tools,
     remove_tools,
 )
+
+_log = logging.getLogger("toolyard.registry.registry")  # filters of users may name it
+
+
+class Watcher:
+    """Reloads changed sources in one thread, which exists only while sources wait; repeated changes reload once."""
+
+    def __init__(self, refresh: Callable[[Loader], object]) -> None:
+        self._refresh = refresh
+        self._lock = threading.Lock()
+        self._waiting: dict[int, Loader] = {}
+        self._running = False
+        self._closed = False
+
+    def follow(self, loader: Loader) -> None:
+        """Watch the loader for changes, if it supports that."""
+        watch = getattr(loader, "watch", None)
+        if watch is not None:
+            watch(partial(self._changed, loader))
+
+    def close(self) -> None:
+        """Stop reloading; a reload in progress is finished."""
+        with self._lock:
+            self._closed = True
+            self._waiting.clear()
+
+    def _changed(self, loader: Loader) -> None:
+        with self._lock:
+            if self._closed:
+                return
+            self._waiting[id(loader)] = loader
+            if not self._running:
+                self._running = True
+                threading.Thread(target=self._work, name="toolyard-refresh", daemon=True).start()
+
+    def _work(self) -> None:
+        while (loader := self._next()) is not None:
+            try:
+                self._refresh(loader)
+            except (ToolyardError, OSError) as error:
+                _log.warning("%s has changed, and could not be loaded again: %s", loader.source, error)
+
+    def _next(self) -> Loader | None:
+        with self._lock:
+            if not self._waiting:
+                self._running = False
+                return None
+            return self._waiting.pop(next(iter(self._waiting)))
+
+
+class ChangeLock:
+    """Lock held while a registry changes. Raises instead of deadlocking if an enrichment changes its own registry."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._holder: int | None = None
+
+    def __enter__(self) -> None:
+        if self._holder == threading.get_ident():
+            raise EnrichmentError(
+                "this thread is changing the registry already; an enrichment returns changed tools, and adds none"
+            )
+        self._lock.acquire()
+        self._holder = threading.get_ident()
+
+    def __exit__(self, *_: object) -> None:
+        self._holder = None
+        self._lock.release()
 
 
 class ToolRegistry(Closing):
