@@ -370,10 +370,11 @@ class CallPath:
             if self._approvals is None:
                 store = self.sessions.store
                 records = open_records(store, clock=steady_clock(store, dated=True))
-                self._approvals = Approvals(
-                    records, lambda name: {tool.definition_hash for tool in self.registry.snapshot.get(name)}
-                )
+                self._approvals = Approvals(records, self._find_definitions)
             return self._approvals
+
+    def _find_definitions(self, name: str) -> set[str]:
+        return {tool.definition_hash for tool in self.registry.snapshot.get(name)}
 
     def past_policy(self) -> CallPath:
         """A copy of this path without policy and tracer, for previews."""
