@@ -24,6 +24,7 @@ from toolyard.dialects.wire_names import WireNames
 from toolyard.model import Rewrite, Tool, ToolCall, ToolResult
 from toolyard.model.errors import ConfigError
 from toolyard.model.names import find_similar
+from toolyard.schema.subschemas import mapping_of
 
 Identified = TypeVar("Identified", ToolCall, ToolResult)
 
@@ -227,22 +228,19 @@ def assign_ids(given: Sequence[Identified]) -> Iterator[tuple[str, Identified]]:
 
 def properties_of(tool: Tool) -> Iterable[str]:
     """The names of the properties a tool declares at its root."""
-    properties = tool.parameters.get("properties")
-    return properties if isinstance(properties, dict) else ()
+    return mapping_of(tool.parameters, "properties")
 
 
 def best_match(
     tools: Sequence[Tool], arguments: dict[str, Any], spelling: Callable[[Tool], Iterable[str]]
 ) -> Tool | None:
     """The overload whose property names best match the arguments; None if `tools` is empty."""
-    if len(tools) <= 1:
-        return tools[0] if tools else None
 
     def fit(tool: Tool) -> tuple[int, int]:
         declared = set(spelling(tool))
         return len(arguments.keys() & declared), -len(declared - arguments.keys())
 
-    return max(tools, key=fit)
+    return max(tools, key=fit, default=None)
 
 
 def drop_none(data: Json) -> Json:

@@ -29,7 +29,7 @@ from toolyard.dialects.payload import (
 from toolyard.model import Schema, Tool, ToolCall, ToolResult
 from toolyard.model.json_schema import JSON_TYPES, json_type
 from toolyard.schema.fold import DOCUMENT_KEYWORDS, fold_schema, join_schemas
-from toolyard.schema.subschemas import Path, References, SubSchema, allowed_values, is_schema, types_of
+from toolyard.schema.subschemas import Path, References, SubSchema, allowed_values, is_schema, mapping_of, types_of
 
 _CALL = ("functionCall", "function_call")
 
@@ -148,9 +148,9 @@ def add_description(out: Schema, text: object, *, first: bool = False) -> None:
 
 
 def write_texts(flat: Schema, kind: str, path: Path, log: ChangeLog) -> Schema:
-    """Convert title, description, default, example and format."""
+    """Convert title, description, default, example and format, and a string's pattern."""
     out: Schema = {}
-    for key in ("title", "description"):
+    for key in ("title", "description", *(("pattern",) if kind == "string" else ())):
         if isinstance(flat.get(key), str):
             out[key] = flat[key]
         elif key in flat:
@@ -229,15 +229,6 @@ def write_bounds(flat: Schema, kind: str, path: Path, log: ChangeLog) -> Schema:
 def is_number(value: object) -> TypeGuard[int | float]:
     """Whether the value is a finite JSON number."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def write_pattern(flat: Schema, path: Path, log: ChangeLog) -> Schema:
-    """Convert `pattern`, if it is text."""
-    if isinstance(flat.get("pattern"), str):
-        return {"pattern": flat["pattern"]}
-    if "pattern" in flat:
-        log.add((*path, "pattern"), "pattern dropped: it is not text")
-    return {}
 
 
 def log_unknown(flat: Schema, kind: str, path: Path, log: ChangeLog) -> None:
@@ -366,7 +357,6 @@ class _GeminiWriter:
         add_description(out, limits.pop("description", None))
         if kind == "string":
             limits |= write_counts(flat, ("minLength", "maxLength"), path, self._log)
-            limits |= write_pattern(flat, path, self._log)
         elif kind in ("integer", "number"):
             limits |= write_bounds(flat, kind, path, self._log)
         elif kind == "array":
@@ -378,9 +368,8 @@ class _GeminiWriter:
 
     def _write_object(self, flat: Schema, path: Path, trail: tuple[str, ...]) -> Schema:
         out: Schema = write_counts(flat, ("minProperties", "maxProperties"), path, self._log)
-        declared = flat.get("properties")
         properties: Schema = {}
-        for name, sub in (declared if isinstance(declared, dict) else {}).items():
+        for name, sub in mapping_of(flat, "properties").items():
             place = (*path, "properties", name)
             if sub is False:
                 self._log.add(place, "a property that is never allowed was dropped")

@@ -11,7 +11,7 @@ from toolyard.dialects.payload import ChangeLog
 from toolyard.model import Schema
 from toolyard.model.tool import fingerprint
 from toolyard.schema.fold import DOCUMENT_KEYWORDS, fold_schema, intersect_schemas
-from toolyard.schema.subschemas import REFERENCES, References, SubSchema, map_children, types_of
+from toolyard.schema.subschemas import REFERENCES, References, SubSchema, map_children, mapping_of, types_of
 
 _ALTERNATIVES = ("anyOf", "oneOf")
 _REFUSED = ("not", "enum", "const")
@@ -36,8 +36,7 @@ def object_root(schema: Schema, log: ChangeLog) -> Schema:
 
 
 def _as_object(schema: Schema, log: ChangeLog) -> Schema:
-    properties = schema.get("properties")
-    return {**object_typed(schema, log), "properties": properties if isinstance(properties, dict) else {}}
+    return {**object_typed(schema, log), "properties": mapping_of(schema, "properties")}
 
 
 def object_typed(schema: Schema, log: ChangeLog) -> Schema:
@@ -84,34 +83,27 @@ def _join_variants(variants: list[Schema]) -> Schema:
     out = {key: value for key, value in first.items() if all(key in other and other[key] == value for other in rest)}
     offered: dict[str, dict[str, SubSchema]] = {}
     for variant in variants:
-        properties = variant.get("properties")
-        for name, sub in (properties if isinstance(properties, dict) else {}).items():
+        for name, sub in mapping_of(variant, "properties").items():
             offered.setdefault(name, {}).setdefault(fingerprint(sub), sub)
     if "patternProperties" not in out and any("patternProperties" in variant for variant in variants):
         # One variant allows by pattern what the others forbid; the merged object must not forbid it.
         out.pop("additionalProperties", None)
-    out["properties"] = {name: _any_of(list(subs.values())) for name, subs in offered.items()}
-    required = [_required_names(variant) for variant in variants]
+    out["properties"] = {
+        name: next(iter(subs.values())) if len(subs) == 1 else {"anyOf": list(subs.values())}
+        for name, subs in offered.items()
+    }
+    required = [types_of(variant.get("required")) for variant in variants]
     out["required"] = [name for name in required[0] if all(name in other for other in required[1:])]
     if not out["required"]:
         del out["required"]
     return out
 
 
-def _required_names(schema: Schema) -> list[str]:
-    names = schema.get("required")
-    return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
-
-
-def _any_of(subs: list[SubSchema]) -> SubSchema:
-    return subs[0] if len(subs) == 1 else {"anyOf": subs}
-
-
 def _move_references(flat: Schema, before: References) -> Schema:
     """Redirect references to parts that were removed from the root to copies in `$defs`."""
     now = References(flat)
     moved: dict[str, str] = {}
-    definitions: Schema = dict(flat["$defs"]) if isinstance(flat.get("$defs"), dict) else {}
+    definitions = dict(mapping_of(flat, "$defs"))
 
     def repoint(node: Schema) -> Schema:
         out = map_children(node, repoint)

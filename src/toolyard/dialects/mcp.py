@@ -136,12 +136,6 @@ def plain_value(structured: Any, content: Any, output_schema: Schema) -> Any:
     return structured[_KEY] if is_blocks and read_content(content) == structured[_KEY] else structured
 
 
-def text_equals(value: Any, content: list[Json]) -> bool:
-    """Whether the text content is the structured value and nothing else."""
-    said = read_content(content)
-    return type(said) is type(value) and bool(said == value)
-
-
 _COMPLETE = "complete"
 _ANSWER_VALUES = frozenset({"content", "structuredContent"})
 _ANSWER_NOTES = frozenset({"isError", "resultType", "_meta", "ttlMs", "cacheScope"})
@@ -197,9 +191,12 @@ def _read_content(answer: Any, server: str, output_schema: Schema, json_text: bo
     if structured is None and not (output_schema and "structuredContent" in answer):
         return _value_of_text(blocks, json_text)
     value = plain_value(structured, blocks, output_schema)
-    is_text = len(blocks) == 1 and _is_plain(blocks)
-    is_repeated = is_text and (text_equals(value, blocks) or text_equals(structured, blocks))
-    return value if not blocks or is_repeated else Content(blocks, value)
+    if len(blocks) == 1 and _is_plain(blocks):
+        said = read_content(blocks)
+        # The text repeats the value, and says nothing else.
+        if any(type(said) is type(one) and said == one for one in (value, structured)):
+            return value
+    return Content(blocks, value) if blocks else value
 
 
 def _value_of_text(blocks: list[Block], json_text: bool) -> Any:
