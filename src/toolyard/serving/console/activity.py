@@ -80,13 +80,8 @@ async def show_sessions(service: Service, request: Request) -> Row:
     pages = max(1, -(-len(rows) // _SESSIONS))
     page = min(query_int(request, "page", 1, _MAX_INT, 1), pages)
     shown = _arrange_tree(rows)[(page - 1) * _SESSIONS : page * _SESSIONS]
-    return {
-        "sessions": shown,
-        "total": len(rows),
-        "page": page,
-        "pages": pages,
-        "may_begin": can_open_session(principal),
-    }
+    may_begin = can_open_session(principal)
+    return {"sessions": shown, "total": len(rows), "page": page, "pages": pages, "may_begin": may_begin}
 
 
 def _arrange_tree(rows: list[Row]) -> list[Row]:
@@ -139,25 +134,16 @@ async def show_session(service: Service, request: Request) -> Row:
 
 async def show_diff(service: Service, request: Request) -> Row:
     """`GET /console/sessions/{session_id}/diff`, with the parameters of `GET /v1/sessions/{session_id}/diff`."""
-    session_id, owner, sessions = (
-        path_value(request),
-        caller_of(request).principal.owner,
-        service.yard.tool_engine.sessions,
-    )
-    other = query_str(request, "other") or session_id
+    session_id, owner = path_value(request), caller_of(request).principal.owner
+    other, sessions = query_str(request, "other") or session_id, service.yard.tool_engine.sessions
 
     def read() -> Row:
-        ends = zip(("at_a", "at_b"), (session_id, other), strict=True)
         at: dict[str, int] = {}
-        for name, session in ends:
+        for name, session in (("at_a", session_id), ("at_b", other)):
             length = len(sessions.current(session, owner).history)
             at[name] = min(query_int(request, name, 0, _MAX_INT, length), length)
-        return {
-            "session_id": session_id,
-            "other": other,
-            **at,
-            **sessions.world_diff(session_id, other, owner, **at).to_dict(),
-        }
+        diff = sessions.world_diff(session_id, other, owner, **at)
+        return {"session_id": session_id, "other": other, **at, **diff.to_dict()}
 
     return await sessions.in_thread(read)
 

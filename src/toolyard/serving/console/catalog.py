@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from itertools import chain
 from operator import attrgetter
@@ -15,10 +15,9 @@ from starlette.requests import Request
 
 from toolyard.model.call import Notify
 from toolyard.model.report import SourceReport
-from toolyard.model.tool import Tool
 from toolyard.registry.snapshot import Snapshot
 from toolyard.serving.catalog_view import MAX_QUERY, MOST_HITS, CatalogHits, CatalogView, IsVisible
-from toolyard.serving.console.rendering import PageView, first_line
+from toolyard.serving.console.rendering import PageView
 from toolyard.serving.identity import Principal
 from toolyard.serving.query import query_str, read_count
 from toolyard.serving.routes.operations import check_admin
@@ -134,18 +133,16 @@ def _make_rows(catalog: CatalogView, principal: Principal, snapshot: Snapshot) -
     shows, held = catalog.filter_for(principal), partial(catalog.is_held, principal)
     rows: dict[str, list[CatalogRow]] = {}
     for name, candidates in snapshot.names.items():
-        tools = tuple(one.tool for one in candidates if shows is None or shows(one.tool))
+        tools = [one.tool for one in candidates if shows is None or shows(one.tool)]
         if tools:
-            rows.setdefault(tools[0].namespace, []).append(_row_of(name, tools, held(tools[0])))
+            tool = tools[0]
+            first_paragraph = " ".join(tool.description.strip().partition("\n\n")[0].split())
+            row = CatalogRow(
+                *(name, tool.name, tool.namespace, first_paragraph[:300], tool.effects.value),
+                *(tool.tags, tool.source or "", len(tools), held(tool)),
+            )
+            rows.setdefault(tool.namespace, []).append(row)
     return {row.name: row for of_namespace in rows.values() for row in of_namespace}
-
-
-def _row_of(name: str, tools: Sequence[Tool], held: bool) -> CatalogRow:
-    tool = tools[0]
-    return CatalogRow(
-        *(name, tool.name, tool.namespace, first_line(tool.description), tool.effects.value),
-        *(tool.tags, tool.source or "", len(tools), held),
-    )
 
 
 def _rows_of_hits(rows: Mapping[str, CatalogRow], hits: CatalogHits) -> list[CatalogRow]:

@@ -45,10 +45,11 @@ def write_call_snippets(
     """One call with curl, from Python, over MCP, and as an OpenAI tool definition. `path` is the tool's URL path."""
     names = wire_names_of(snapshot)
     wire, openai = names.encode(tool), get_dialect("openai", [tool], names=names).format_tools([tool])
+    call = f"print(registry.dispatch({tool.qualified_name!r}, {arguments!r}))"
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": wire, "arguments": arguments}}
     return [
         Snippet("curl", "curl", _write_curl(f"{url}/v1/tools/{path}:invoke", {"args": arguments}, with_key)),
-        Snippet("python", "Python", _write_python(url, tool.qualified_name, arguments, with_key)),
+        Snippet("python", "Python", _write_python(url, call, with_key)),
         Snippet("mcp", "MCP", indent_json(message), f"what an MCP client sends to {url}/mcp, once it is connected"),
         Snippet("openai", "OpenAI", indent_json(openai), "for the `tools` of a chat completion"),
     ]
@@ -63,31 +64,22 @@ def _write_curl(url: str, body: dict[str, Any], with_key: bool) -> str:
     return " \\\n  ".join(lines)
 
 
-def _write_python(url: str, name: str, arguments: dict[str, Any], with_key: bool) -> str:
-    imports = "from toolyard.client import RemoteToolRegistry"
-    call = f"print(registry.dispatch({name!r}, {arguments!r}))"
-    return _write_program(imports, "registry = RemoteToolRegistry", url, call, with_key)
-
-
-def _write_program(imports: str, made: str, url: str, rest: str, with_key: bool) -> str:
+def _write_python(url: str, rest: str, with_key: bool) -> str:
     """Python that connects to a server, with the key from the environment if `with_key`, followed by `rest`."""
     key = f', api_key=os.environ["{_KEY_WORD}"]' if with_key else ""
-    os_first = "import os\n\n" if with_key else ""
-    return f"{os_first}{imports}\n\n{made}({url!r}{key})\n{rest}"
+    imports = ("import os\n\n" if with_key else "") + "from toolyard.client import RemoteToolRegistry"
+    return f"{imports}\n\nregistry = RemoteToolRegistry({url!r}{key})\n{rest}"
 
 
 def write_client_snippets(url: str, *, with_key: bool, with_mcp: bool) -> list[Snippet]:
     """Settings and programs by which clients use this server's tools; they reference the key and never contain it."""
-    found = _write_mcp_clients(f"{url}/mcp", with_key) if with_mcp else []
     authorized = f' -H "Authorization: Bearer ${_KEY_WORD}"' if with_key else ""
-    imports = "from toolyard.client import RemoteToolRegistry"
     use = "for tool in registry.all_tools():\n    print(tool.qualified_name, tool.parameters)\n"
     use += "# registry.dispatch(name, arguments) calls one of them."
-    python = _write_program(imports, "registry = RemoteToolRegistry", url, use, with_key)
     return [
-        *found,
+        *(_write_mcp_clients(f"{url}/mcp", with_key) if with_mcp else ()),
         Snippet("curl", "curl", f"curl{authorized} '{url}/v1/tools?limit=5'", "a shell"),
-        Snippet("python", "Python", python, "a program with toolyard installed"),
+        Snippet("python", "Python", _write_python(url, use, with_key), "a program with toolyard installed"),
         Snippet("openai", "OpenAI", _write_openai_loop(url, with_key), "a program with openai and httpx"),
     ]
 

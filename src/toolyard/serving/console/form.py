@@ -18,7 +18,7 @@ import msgspec
 from toolyard.model.errors import MalformedSource
 from toolyard.parsing import parse_json
 from toolyard.schema.fold import fold_schema
-from toolyard.schema.subschemas import References, allowed_values, declared_properties, types_of
+from toolyard.schema.subschemas import References, allowed_values, declared_properties, mapping_of, types_of
 
 Kind = Literal["text", "long", "secret", "integer", "number", "date", "datetime", "choice", "lines", "json"]
 Schema = dict[str, Any]
@@ -119,12 +119,9 @@ def make_fields(schema: Schema) -> list[FormField]:
     refs = References(schema)
     steps = iter(range(MAX_STEPS))
     root = fold_part(schema, refs)
-    properties = root.get("properties")
-    known = properties if isinstance(properties, dict) else {}
-    required = root.get("required")
-    demanded = frozenset(required) if isinstance(required, list) else frozenset()
+    known, required = mapping_of(root, "properties"), frozenset(types_of(root.get("required")))
     fields = [
-        _make_field(f"a{number}", name, part, refs, steps, name in demanded)
+        _make_field(f"a{number}", name, part, refs, steps, name in required)
         for number, (name, part) in enumerate(list(known.items())[:MAX_FIELDS])
         if part is not False
     ]
@@ -352,11 +349,9 @@ def make_sample(part: Any, refs: References, steps: Iterator[int], depth: int = 
 
 
 def _sample_object(core: Schema, refs: References, steps: Iterator[int], depth: int) -> Schema:
-    properties, demanded = core.get("properties"), types_of(core.get("required"))
-    known = (
-        {name: part for name, part in properties.items() if part is not False} if isinstance(properties, dict) else {}
-    )
-    wanted = [name for name in known if name in demanded] or list(known)
+    known = {name: part for name, part in mapping_of(core, "properties").items() if part is not False}
+    required = types_of(core.get("required"))
+    wanted = [name for name in known if name in required] or list(known)
     return {name: make_sample(known[name], refs, steps, depth + 1) for name in wanted[:_WIDTH]}
 
 

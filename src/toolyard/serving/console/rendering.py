@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import cache, lru_cache, partial
 from html import escape
 from importlib.resources import files
@@ -14,20 +14,17 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 import msgspec
+from markupsafe import Markup, escape as escape_markup
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Scope
 
 from toolyard.constants import VERSION
 from toolyard.model.errors import Held
 from toolyard.serving.console.form import indent_json
-from toolyard.serving.http_fault import Headers, HttpFault
-from toolyard.serving.keys import KeyRing
-from toolyard.serving.routing import caller_of
+from toolyard.serving.http_fault import Headers
 
 if TYPE_CHECKING:
     from jinja2 import Environment
-    from markupsafe import Markup
 
 CONSOLE = "/console"
 HTML = "text/html; charset=utf-8"
@@ -80,69 +77,15 @@ class PageView(msgspec.Struct, frozen=True):
     status: int = 200
 
 
-class PageRenderer:
-    """Renders complete pages."""
-
-    def __init__(
-        self, keys: KeyRing, make_token: Callable[[Scope], str], screens: Sequence[Any], *, metrics_on: bool
-    ) -> None:
-        self._keys = keys
-        self._make_token = make_token
-        self._screens = screens
-        """Entries of the navigation, with `label`, `path` and `admin`."""
-        self._metrics_on = metrics_on
-
-    @property
-    def asks_for_keys(self) -> bool:
-        """False if no key was ever created, so that anyone may do everything."""
-        return self._keys.required
-
-    def render(
-        self,
-        request: Request,
-        template: str,
-        view: Any,
-        *,
-        status: int = 200,
-        headers: Headers = (),
-        waiting: str = "",
-    ) -> Response:
-        """Render a complete page with `view`; `waiting` is the number of pending approvals, empty for none."""
-        from markupsafe import Markup
-
-        principal = caller_of(request).principal
-        signed_in = principal.key_id is not None or not self.asks_for_keys
-        is_admin = principal.scopes.allows_everywhere("admin")
-        token = Markup('<input type="hidden" name="{}" value="{}">').format(FORM_TOKEN, self._make_token(request.scope))
-        text = (
-            _environment(quote(request.scope.get("root_path", ""), safe="/:@"))
-            .get_template(template)
-            .render(
-                view=view,
-                principal=principal,
-                signed_in=signed_in,
-                navigation=[screen for screen in self._screens if signed_in and (is_admin or not screen.admin)],
-                here=local_path(request),
-                json_url=_json_url(request),
-                token=token,
-                keys_on=self.asks_for_keys,
-                metrics_on=self._metrics_on,
-                waiting=waiting,
-            )
-        )
-        # A tool's result may contain escaped lone surrogates, which UTF-8 cannot encode.
-        body = text.encode("utf-8", errors="replace")
-        response = Response(body, status, {**PAGE_HEADERS, **_NO_STORE}, HTML)
-        response.raw_headers += headers
-        return response
-
-    def render_fault(self, request: Request, fault: HttpFault) -> Response:
-        """A refused request as a page, or a redirect to the sign-in page if a page needs a key."""
-        if fault.status == 401 and self.asks_for_keys and request.method in ("GET", "HEAD"):
-            path, query = local_path(request), request.scope["query_string"].decode("ascii", errors="replace")
-            there = "" if path in ("/", CONSOLE) else quote(path, safe="/:") + (f"?{query}" if query else "")
-            return redirect(request, with_query(f"{CONSOLE}/sign-in", next=there))
-        return self.render(request, "fault.html", fault, status=fault.status, headers=fault.headers)
+def render_page(request: Request, template: str, *, status: int = 200, headers: Headers = (), **shown: Any) -> Response:
+    """A complete page; `shown` are the variables of the template."""
+    environment = _environment(quote(request.scope.get("root_path", ""), safe="/:@"))
+    text = environment.get_template(template).render(here=local_path(request), json_url=_json_url(request), **shown)
+    # A tool's result may contain escaped lone surrogates, which UTF-8 cannot encode.
+    body = text.encode("utf-8", errors="replace")
+    response = Response(body, status, {**PAGE_HEADERS, **_NO_STORE}, HTML)
+    response.raw_headers += headers
+    return response
 
 
 def redirect(request: Request, to: str, headers: Headers = ()) -> Response:
@@ -166,8 +109,8 @@ def _json_url(request: Request) -> str:
     return (path.rstrip(b"/") + b".json" + (b"?" + query if query else b"")).decode("latin-1")
 
 
-def static_file(name: str) -> Response:
-    """A static file of the pages."""
+async def show_static_file(name: str, request: Request) -> Response:
+    """`GET /console/static/{name}`: a file of the pages."""
     return Response(_static(name), headers={**PAGE_HEADERS, **_CACHED}, media_type=STATIC_FILES[name])
 
 
@@ -189,40 +132,31 @@ def tool_path(name: str) -> str:
 
 def colour_json(text: str) -> Markup:
     """JSON text with tokens marked up for syntax colours."""
-    from markupsafe import Markup, escape as marked
-
     if len(text) > _MAX_COLOURED:
-        return marked(text)
+        return escape_markup(text)
     parts: list[str] = []
     end = 0
     for found in _TOKEN.finditer(text):
         kind = found.lastgroup if found.lastgroup != "text" else "string"
         token = found["text"] or found[0]
-        parts += [marked(text[end : found.start()]), Markup('<span class="j-{}">{}</span>').format(kind, token)]
+        parts += [escape_markup(text[end : found.start()]), Markup('<span class="j-{}">{}</span>').format(kind, token)]
         end = found.start() + len(token)
-    return Markup("").join([*parts, marked(text[end:])])
+    return Markup("").join([*parts, escape_markup(text[end:])])
 
 
 def render_json(value: Any) -> Markup:
     """A formatted JSON value, cut at `MAX_SHOWN` characters."""
-    from markupsafe import escape as marked
-
     text = indent_json(value)
-    if len(text) > MAX_SHOWN:
-        cut = f"{text[:MAX_SHOWN]}\n... {len(text) - MAX_SHOWN:,} more characters; ask the API for the whole of it"
-        return marked(cut)
-    return colour_json(text)
+    if len(text) <= MAX_SHOWN:
+        return colour_json(text)
+    more = f"\n... {len(text) - MAX_SHOWN:,} more characters; ask the API for the whole of it"
+    return escape_markup(text[:MAX_SHOWN] + more)
 
 
 def shorten_json(value: Any, most: int = 160) -> str:
     """A JSON value on one line, cut at `most` characters."""
     text = msgspec.json.encode(value).decode(errors="replace")
     return text if len(text) <= most else text[: most - 1] + "…"
-
-
-def first_line(text: str) -> str:
-    """The first paragraph of a description, on one line."""
-    return " ".join(text.strip().partition("\n\n")[0].split())[:300]
 
 
 def format_duration(milliseconds: float) -> str:
@@ -237,8 +171,6 @@ def format_duration(milliseconds: float) -> str:
 @cache
 def badge(kind: str) -> Markup:
     """A one-word label of a tool or call, with its explanation as tooltip."""
-    from markupsafe import Markup
-
     return Markup('<span class="badge {}" title="{}">{}</span>').format(kind, _BADGES[kind][1], _BADGES[kind][0])
 
 
@@ -315,7 +247,6 @@ def _static_url(name: str) -> str:
 def _environment(root: str = "") -> Environment:
     """The Jinja environment, with links for an application mounted at `root`."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
-    from markupsafe import Markup
 
     environment = Environment(
         loader=PackageLoader("toolyard.serving.console"),
@@ -327,7 +258,6 @@ def _environment(root: str = "") -> Environment:
     )
     moment = Markup('<time datetime="{}" data-moment>{} UTC</time>')
     environment.filters.update(
-        first_line=first_line,
         render_json=render_json,
         shorten_json=shorten_json,
         colour_json=colour_json,

@@ -13,8 +13,10 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
+from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope, Send
@@ -40,11 +42,12 @@ from toolyard.serving.console.rendering import (
     CONSOLE,
     FORM_TOKEN,
     STATIC_FILES,
-    PageRenderer,
     PageView,
     local_path,
     redirect,
-    static_file,
+    render_page,
+    show_static_file,
+    with_query,
 )
 from toolyard.serving.console.tool import run_tool, show_tool
 from toolyard.serving.http_fault import HttpFault, find_session_fault
@@ -184,13 +187,9 @@ class Console:
         self._service = service
         self.browser = BrowserSignIn(service.keys, service.block.port)
         engine = service.yard.tool_engine
-        is_asked = engine.policy is not None and engine.policy.asks
-        hidden = {"", *(() if engine.journal else ("Calls",)), *(() if is_asked else ("Approvals",))}
-        self._has_approvals = is_asked
-        self._renderer = PageRenderer(
-            *(service.keys, self.browser.make_token, [screen for screen in SCREENS if screen.label not in hidden]),
-            metrics_on=service.metrics is not None,
-        )
+        self._has_approvals = engine.policy is not None and engine.policy.asks
+        hidden = {"", *(() if engine.journal else ("Calls",)), *(() if self._has_approvals else ("Approvals",))}
+        self._navigation = [screen for screen in SCREENS if screen.label not in hidden]
 
     def operations(self) -> list[Operation]:
         """Every page, also as JSON, and the forms. Forms open to unauthenticated clients have a small body limit."""
@@ -212,21 +211,48 @@ class Console:
         for path in _UNKNOWN_PATHS:
             found += [Operation("GET", path + end, _refuse_unknown, _SUMMARY, access="page") for end in ("", _JSON)]
         for name in STATIC_FILES:
-            show_file = partial(_show_file, name)
-            found.append(Operation("GET", f"{CONSOLE}/static/{name}", show_file, _SUMMARY, access="page-open"))
+            show = partial(show_static_file, name)
+            found.append(Operation("GET", f"{CONSOLE}/static/{name}", show, _SUMMARY, access="page-open"))
         return found
 
     def fault_pages(self) -> dict[str, FaultPage]:
         """Error pages by path. Their JSON has errors in JSON, and is not included."""
         paths = [*(screen.path for screen in SCREENS), "/", CONSOLE, _SIGN_IN, _SIGN_OUT, *_UNKNOWN_PATHS]
-        return dict.fromkeys(paths, self._renderer.render_fault)
+        return dict.fromkeys(paths, self._render_fault)
 
     async def _show_page(self, screen: Screen, request: Request) -> Response:
         return await self._render(request, PageView(screen.template, await screen.view(self._service, request)))
 
     async def _render(self, request: Request, shown: PageView) -> Response:
         waiting = await count_waiting(self._service, caller_of(request).principal) if self._has_approvals else ""
-        return self._renderer.render(request, shown.template, shown.view, status=shown.status, waiting=waiting)
+        return self._render_view(request, shown.template, shown.view, status=shown.status, waiting=waiting)
+
+    def _render_view(self, request: Request, template: str, view: Any, *, waiting: str = "", **sent: Any) -> Response:
+        """A page of `view`; `waiting` is the number of pending approvals, empty for none."""
+        principal, keys_on = caller_of(request).principal, self._service.keys.required
+        signed_in = principal.key_id is not None or not keys_on
+        is_admin = principal.scopes.allows_everywhere("admin")
+        token = self.browser.make_token(request.scope)
+        return render_page(
+            *(request, template),
+            view=view,
+            principal=principal,
+            signed_in=signed_in,
+            navigation=[screen for screen in self._navigation if signed_in and (is_admin or not screen.admin)],
+            token=Markup('<input type="hidden" name="{}" value="{}">').format(FORM_TOKEN, token),
+            keys_on=keys_on,
+            metrics_on=self._service.metrics is not None,
+            waiting=waiting,
+            **sent,
+        )
+
+    def _render_fault(self, request: Request, fault: HttpFault) -> Response:
+        """A refused request as a page, or a redirect to the sign-in page if a page needs a key."""
+        if fault.status == 401 and self._service.keys.required and request.method in ("GET", "HEAD"):
+            path, query = local_path(request), request.scope["query_string"].decode("ascii", errors="replace")
+            there = "" if path in ("/", CONSOLE) else quote(path, safe="/:") + (f"?{query}" if query else "")
+            return redirect(request, with_query(_SIGN_IN, next=there))
+        return self._render_view(request, "fault.html", fault, status=fault.status, headers=fault.headers)
 
     async def _show_json(self, screen: Screen, request: Request) -> Response:
         raw: bytes = request.scope.get("raw_path") or b""
@@ -238,10 +264,10 @@ class Console:
 
     async def _ask_for_key(self, request: Request, after: str | None = None, problem: str = "") -> Response:
         """`GET /console/sign-in`: ask for a key; redirects to the catalog if the server has no keys."""
-        if not self._renderer.asks_for_keys:
+        if not self._service.keys.required:
             return redirect(request, CONSOLE)
         view = {"next": check_next(query_str(request, "next") or "") if after is None else after, "problem": problem}
-        return self._renderer.render(request, "sign_in.html", view, status=401 if problem else 200)
+        return self._render_view(request, "sign_in.html", view, status=401 if problem else 200)
 
     async def _sign_in(self, service: Service, request: Request, form: Mapping[str, str], notify: Notify) -> Response:
         """`POST /console/sign-in`: set a cookie for the console that scripts and other sites cannot use."""
@@ -293,7 +319,7 @@ class Console:
             fault = error if isinstance(error, HttpFault) else find_session_fault(error)
             if fault is None:
                 raise
-            return self._renderer.render_fault(request, fault)
+            return self._render_fault(request, fault)
         return shown if isinstance(shown, Response) else await self._render(request, shown)
 
 
@@ -341,7 +367,3 @@ async def _redirect_home(request: Request) -> Response:
 async def _refuse_unknown(request: Request) -> Response:
     """`GET /console/{screen}` for an unknown screen: 404."""
     raise HttpFault(404, "route.not_found", f"the console has no page {local_path(request)}")
-
-
-async def _show_file(name: str, request: Request) -> Response:
-    return static_file(name)

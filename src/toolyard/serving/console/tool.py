@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 import msgspec
+from msgspec.structs import replace
 from starlette.requests import Request
 
 from toolyard.model.call import Mode, Notify, ToolCall, ToolResult
@@ -20,6 +21,7 @@ from toolyard.serving.catalog_view import CatalogView, show_native
 from toolyard.serving.console.catalog import list_feeds, list_stale
 from toolyard.serving.console.connect import Snippet, write_call_snippets
 from toolyard.serving.console.form import (
+    FilledForm,
     FormField,
     draft_arguments,
     fill_form,
@@ -38,7 +40,6 @@ Data = dict[str, Any]
 
 _JSON = "json"
 """Name of the control that holds all arguments as JSON."""
-_TEMPLATE = "tool.html"
 _MOST_NEIGHBORS = 8
 _MOST_ENTRIES = 2**53
 _CHANGED = "This tool has changed since its form was shown, so nothing was run. Please fill it in again."
@@ -80,44 +81,43 @@ async def show_tool(service: Service, request: Request) -> Data:
     if filled is None:
         as_json, filled = True, {_JSON: indent_json(draft_arguments(fields) if arguments is None else arguments)}
     draft = _Draft(tool, found, fields, as_json, filled, arguments=arguments, notice=notice, session=session)
-    return _show_draft(service, request, msgspec.structs.replace(draft, at=at if session and at >= 0 else None))
+    return _show_draft(service, request, replace(draft, at=at if session and at >= 0 else None))
 
 
 async def run_tool(service: Service, request: Request, data: Mapping[str, str], notify: Notify) -> PageView:
     """`POST /console/tools/{name}`: run the overload whose form was sent, and show the result beside the form."""
     found = _find_overloads(service.catalog, request)
-    mode: Mode = "simulate" if data.get("mode") == "simulate" else "execute"
-    session, at = data.get("session", ""), read_count(data.get("at", ""))
     tool = next((one for one in found if one.definition_hash == data.get("definition")), None)
+    fields, status = make_fields((tool or found[0]).parameters), 200
+    draft = _Draft(tool or found[0], found, fields, session=data.get("session", ""), at=read_count(data.get("at", "")))
     if tool is None:
         # The definition has changed since the form was rendered, so show the new form before running anything.
-        fields = make_fields(found[0].parameters)
-        filled = _fill_defaults(fields)
-        draft = _Draft(found[0], found, fields, filled=filled, notice=_CHANGED, session=session, at=at)
-        return PageView(_TEMPLATE, _show_draft(service, request, draft), 409)
-    if data.get("mode") in ("form", _JSON):
-        draft = _Draft(tool, found, make_fields(tool.parameters), session=session, at=at)
-        return _switch_form(service, request, data, draft)
-    if not caller_of(request).principal.can_call(mode, tool):
-        raise HttpFault(403, Denied.code, f"this key may not {mode} tools of {tool.namespace}")
-    fields = make_fields(tool.parameters)
-    as_json = _JSON in data
-    form = read_json_form(_JSON, data[_JSON]) if as_json else read_form(fields, data)
-    secret = {field.control for field in fields if field.kind == "secret"}
-    shown = {name: value for name, value in data.items() if name not in secret}
-    draft = _Draft(tool, found, fields, as_json, shown, form.mistakes, form.arguments, session=session, at=at)
-    if form.mistakes:
-        return PageView(_TEMPLATE, _show_draft(service, request, draft), 400)
-    answer = await _run_call(service, request, draft, mode, notify)
-    mistakes = {} if as_json else _group_by_control(fields, answer["result"])
-    draft = msgspec.structs.replace(draft, answer=answer, mistakes=mistakes)
-    return PageView(_TEMPLATE, _show_draft(service, request, draft))
+        status, draft = 409, replace(draft, filled=_fill_defaults(fields), notice=_CHANGED)
+    elif data.get("mode") in ("form", _JSON):
+        draft = _switch_form(data, draft)
+    else:
+        mode: Mode = "simulate" if data.get("mode") == "simulate" else "execute"
+        if not caller_of(request).principal.can_call(mode, tool):
+            raise HttpFault(403, Denied.code, f"this key may not {mode} tools of {tool.namespace}")
+        form, secret = _read_sent(data, fields), {field.control for field in fields if field.kind == "secret"}
+        shown = {name: value for name, value in data.items() if name not in secret}
+        draft = replace(draft, as_json=_JSON in data, filled=shown, mistakes=form.mistakes, arguments=form.arguments)
+        if form.mistakes:
+            status = 400
+        else:
+            answer = await _run_call(service, request, draft, mode, notify)
+            mistakes = {} if draft.as_json else _group_by_control(fields, answer["result"])
+            draft = replace(draft, answer=answer, mistakes=mistakes)
+    return PageView("tool.html", _show_draft(service, request, draft), status)
 
 
-def _switch_form(service: Service, request: Request, data: Mapping[str, str], draft: _Draft) -> PageView:
+def _read_sent(data: Mapping[str, str], fields: list[FormField]) -> FilledForm:
+    return read_json_form(_JSON, data[_JSON]) if _JSON in data else read_form(fields, data)
+
+
+def _switch_form(data: Mapping[str, str], draft: _Draft) -> _Draft:
     """Switch between form and JSON, keeping what was filled in; secrets must be typed again."""
-    fields, was_json = draft.fields, _JSON in data
-    form = read_json_form(_JSON, data[_JSON]) if was_json else read_form(fields, data)
+    fields, was_json, form = draft.fields, _JSON in data, _read_sent(data, draft.fields)
     # An empty field is not a mistake yet.
     mistakes = {control: words for control, words in form.mistakes.items() if data.get(control)}
     secret = {field.control: field.name for field in fields if field.kind == "secret"}
@@ -125,20 +125,14 @@ def _switch_form(service: Service, request: Request, data: Mapping[str, str], dr
     if not mistakes and was_json:
         defaults = {field.name: field.default for field in fields if field.has_default}
         filled = fill_form(fields, {**defaults, **form.arguments})
-        notice = (
-            "" if filled is not None else "The form cannot show these arguments: some of them do not fit its fields."
-        )
+        if filled is None:
+            notice = "The form cannot show these arguments: some of them do not fit its fields."
     elif not mistakes:
         arguments = {**draft_arguments(fields), **form.arguments}
         filled = {_JSON: indent_json({name: value for name, value in arguments.items() if name not in secret.values()})}
     contents = data if filled is None else filled
-    shown = {
-        "mistakes": mistakes,
-        "notice": notice,
-        "filled": {control: value for control, value in contents.items() if control not in secret},
-        "as_json": was_json is (filled is None),
-    }
-    return PageView(_TEMPLATE, _show_draft(service, request, msgspec.structs.replace(draft, **shown)))
+    shown = {control: value for control, value in contents.items() if control not in secret}
+    return replace(draft, mistakes=mistakes, notice=notice, filled=shown, as_json=was_json is (filled is None))
 
 
 def _fill_defaults(fields: list[FormField]) -> dict[str, str]:
