@@ -45,9 +45,6 @@ class ClientQuestions:
         finally:
             del self._waiting[number]
 
-    def __len__(self) -> int:
-        return len(self._waiting)
-
     def resolve(self, document: Json) -> None:
         """Handle a response of the client. An error counts as `cancel`; responses to unknown questions are ignored."""
         result = document.get("result")

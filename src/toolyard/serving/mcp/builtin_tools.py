@@ -54,18 +54,18 @@ def _make_tool(name: str, description: str, shape: type[Any], run: ToolFunction,
         try:
             read = read_shape(arguments, shape)
         except msgspec.ValidationError as error:
-            return _make_failure(name, InvalidArguments(f"the arguments of {name} do not fit: {error}").info)
+            return _make_failure(InvalidArguments(f"the arguments of {name} do not fit: {error}").info)
         return await run(server, context, read)
 
     return BuiltinTool(name, definition, answer)
 
 
-def _make_result(name: str, value: Any) -> Json:
-    return make_call_result(ToolResult(None, name, value))
+def _make_result(value: Any) -> Json:
+    return make_call_result(ToolResult(None, "", value))
 
 
-def _make_failure(name: str, info: ErrorInfo) -> Json:
-    return make_call_result(ToolResult.failed(ToolCall(name), info))
+def _make_failure(info: ErrorInfo) -> Json:
+    return make_call_result(ToolResult.failed(ToolCall(""), info))
 
 
 class SearchArguments(Shape):
@@ -122,7 +122,7 @@ def _search_now(server: McpEndpoint, names: McpNames, context: RequestContext, a
     )
     shown = zip(found.tools, names.show_tools(found.tools), strict=True)
     lines = [{**line, **found.of(tool)} for tool, line in shown]
-    return _make_result("search_tools", {"tools": lines, "search": found.mode})
+    return _make_result({"tools": lines, "search": found.mode})
 
 
 async def _call_found(server: McpEndpoint, context: RequestContext, arguments: CallArguments) -> Json:
@@ -160,8 +160,8 @@ def _make_session_tools() -> list[BuiltinTool]:
     shows = "Everything in a session: its history and what engines keep in it."
     simulate, execute = partial(_run_calls, "simulate"), partial(_run_calls, "execute")
     return [
-        make("open", opens, SessionBody, _open_session),
-        make("fork", forks, ForkArguments, _fork_session),
+        make("open", opens, SessionBody, _begin_session),
+        make("fork", forks, ForkArguments, _begin_session),
         make("simulate", "Answer calls in a session and leave it as it was.", BatchArguments, simulate),
         make("execute", "Answer calls in a session and keep them in it.", BatchArguments, execute),
         make("state", shows, SessionArguments, _show_state, reads=True),
@@ -178,39 +178,35 @@ def _as_failed_call(run: ToolFunction) -> ToolFunction:
         except HttpFault as fault:
             if fault.code == "server.overloaded":
                 raise
-            return _make_failure("", ErrorInfo(fault.code, fault.message, fault.retryable))
+            return _make_failure(ErrorInfo(fault.code, fault.message, fault.retryable))
         except SessionError as error:
-            return _make_failure("", ErrorInfo(error.code, str(error)))
+            return _make_failure(ErrorInfo(error.code, str(error)))
 
     return guarded
 
 
-async def _open_session(server: McpEndpoint, context: RequestContext, arguments: SessionBody) -> Json:
-    initial = or_default(arguments.initial_state, None)
-    if initial is not None:
-        check_initial_state(initial)
-    return await _begin_session(server, context, arguments.session_id, initial_state=initial)
-
-
-async def _fork_session(server: McpEndpoint, context: RequestContext, arguments: ForkArguments) -> Json:
-    at = or_default(arguments.at, None)
-    return await _begin_session(server, context, arguments.session_id, fork_of=arguments.fork_of, at=at)
-
-
-async def _begin_session(server: McpEndpoint, context: RequestContext, wanted: str | UnsetType, **options: Any) -> Json:
+async def _begin_session(server: McpEndpoint, context: RequestContext, arguments: SessionBody | ForkArguments) -> Json:
+    """Open an empty session, or fork one."""
     principal, engine = context.caller.principal, server.yard.tool_engine
+    options: Json
+    if isinstance(arguments, ForkArguments):
+        options = {"fork_of": arguments.fork_of, "at": or_default(arguments.at, None)}
+    else:
+        options = {"initial_state": or_default(arguments.initial_state, None)}
+        if options["initial_state"] is not None:
+            check_initial_state(options["initial_state"])
     check_may_open_session(principal)
-    session_id = secrets.token_urlsafe(18) if wanted is UNSET else wanted
+    session_id = or_default(arguments.session_id, secrets.token_urlsafe(18))
     async with server.quota.reserve(principal.owner):
         await engine.asetup(session_id, owner=principal.owner, **options)
-    return _make_result("", await describe_session(engine.sessions, principal.owner, session_id))
+    return _make_result(await describe_session(engine.sessions, principal.owner, session_id))
 
 
 async def _run_calls(mode: Mode, server: McpEndpoint, context: RequestContext, arguments: BatchArguments) -> Json:
     names = await server.current_names()
     calls = [_read_call(names, context, call) for call in arguments.calls]
     results = await server.run_calls(context, calls, session_id=arguments.session_id, mode=mode)
-    return _make_result("", {"results": [result.to_dict() for result in results]})
+    return _make_result({"results": [result.to_dict() for result in results]})
 
 
 def _read_call(names: McpNames, context: RequestContext, call: WireCall) -> ToolCall:
@@ -225,9 +221,9 @@ def _read_call(names: McpNames, context: RequestContext, call: WireCall) -> Tool
 async def _show_state(server: McpEndpoint, context: RequestContext, arguments: SessionArguments) -> Json:
     principal = context.caller.principal
     async with Place(server.reads, principal):
-        return _make_result("", await read_state(server.yard.tool_engine, principal.owner, arguments.session_id))
+        return _make_result(await read_state(server.yard.tool_engine, principal.owner, arguments.session_id))
 
 
 async def _close_session(server: McpEndpoint, context: RequestContext, arguments: SessionArguments) -> Json:
     await server.yard.tool_engine.ateardown(arguments.session_id, owner=context.caller.principal.owner)
-    return _make_result("", {"closed": True})
+    return _make_result({"closed": True})

@@ -31,7 +31,6 @@ from toolyard.dialects.mcp_protocol import (
     UNSUPPORTED_VERSION,
 )
 from toolyard.serving.http_fault import HttpFault, make_overloaded
-from toolyard.serving.identity import Principal
 from toolyard.serving.mcp.approving import can_elicit, is_answer
 from toolyard.serving.mcp.event_stream import EventStream, KeptReplies, ReplyStream, listen, send_stream, serve_stream
 from toolyard.serving.mcp.json_rpc import (
@@ -222,21 +221,16 @@ class StreamableHttp:
     @operation("GET /mcp", "Messages to an MCP client", streams=True, shown=False)
     async def open_stream(self, request: Request, send: Send) -> Response | None:
         """Serve the stream of notifications of a session, or resume a response after `Last-Event-ID`."""
-        if is_stateless(caller_of(request).headers, None):
-            raise _refuse_method()
-        refuse_head(request)
-        try:
-            session = await self._find_session(request)
-        except RpcFault as fault:
-            return JsonResponse(encode_error(None, fault), fault.status or 400)
+        session = await self._find_session_or_refuse(request)
+        if isinstance(session, Response):
+            return session
         if not read_accept(request).stream:
             raise refuse_json("this endpoint sends only")
         last = request.headers.get("last-event-id")
         if last is not None:
             # Only events of responses have ids, so this resumes a response.
-            await serve_stream(
-                self._server.subscribers, request, send, self._replies.resume(session.owner, session.id, last)
-            )
+            reply = self._replies.resume(session.owner, session.id, last)
+            await serve_stream(self._server.subscribers, request, send, reply)
             return None
         before, session.notices = session.notices, EventStream()
         if before is not None:
@@ -250,12 +244,9 @@ class StreamableHttp:
     @operation("DELETE /mcp", "End an MCP session", shown=False)
     async def end_session(self, request: Request) -> Response:
         """End a session."""
-        if is_stateless(caller_of(request).headers, None):
-            raise _refuse_method()
-        try:
-            session = await self._find_session(request)
-        except RpcFault as fault:
-            return JsonResponse(encode_error(None, fault), fault.status or 400)
+        session = await self._find_session_or_refuse(request)
+        if isinstance(session, Response):
+            return session
         await self._server.sessions.end(session.owner, session.id)
         return Response(status_code=204)
 
@@ -282,12 +273,8 @@ class StreamableHttp:
             if await request.is_disconnected():
                 raise _STOPPED["cancelled"]  # the client has disconnected, so do not begin the call
         reply = Reply(send, accepted)
-        context = RequestContext(
-            *(message, caller_of(request)),
-            notify=reply.notify,
-            headers=headers,
-            find_address=self._address_of(request),
-        )
+        context = RequestContext(message, caller_of(request), reply.notify, headers=headers)
+        context.find_address = self._address_of(request)
         call = self._watch.begin(request.receive)
         try:
             return await self._reply(context, reply)
@@ -329,22 +316,13 @@ class StreamableHttp:
             await self._take_notice(request, session, document)
             return Response(status_code=202)
         reply = Reply(send, accepted, partial(self._replies.begin, session.owner, session.id))
-        questions, notify = session.questions, reply.notify
-        ask = None if questions is None or notify is None else partial(questions.ask, notify)
-        context = RequestContext(
-            *(message, caller_of(request)),
-            notify=notify,
-            client=session,
-            ask=ask,
-            find_address=self._address_of(request),
-        )
+        context = RequestContext(message, caller_of(request), reply.notify, session)
+        context.find_address = self._address_of(request)
+        if session.questions is not None and reply.notify is not None:
+            context.ask = partial(session.questions.ask, reply.notify)
         if message.method != "tools/call":
             return await self._reply(context, reply)
-        return await self._call_in_session(session, context, reply)
-
-    async def _call_in_session(self, session: McpSession, context: RequestContext, reply: Reply) -> Response | None:
-        number = context.message.id
-        assert number is not None
+        number = message.id
         if number in session.running:
             raise RpcFault(INVALID_REQUEST, "a request with this id is under way")
         inflight = InflightRequest(cast("asyncio.Task[Any]", asyncio.current_task()))
@@ -369,6 +347,17 @@ class StreamableHttp:
         if session is None:
             raise RpcFault(INVALID_REQUEST, "the session is over; begin again with initialize", status=404)
         return session
+
+    async def _find_session_or_refuse(self, request: Request) -> McpSession | Response:
+        """The session of a request without a message, or the response that refuses it."""
+        if is_stateless(caller_of(request).headers, None):
+            words = "only POST is allowed here in this version of the protocol"
+            raise HttpFault(405, "request.method_not_allowed", words, headers=((b"allow", b"POST"),))
+        refuse_head(request)
+        try:
+            return await self._find_session(request)
+        except RpcFault as fault:
+            return JsonResponse(encode_error(None, fault), fault.status or 400)
 
     async def _take_notice(self, request: Request, session: McpSession, document: Json) -> None:
         """Handle a cancellation or the response to a question; forward it if its call may run in another worker."""
@@ -400,31 +389,8 @@ def refuse_json(what: str) -> HttpFault:
     return HttpFault(_NOT_ACCEPTABLE, "request.not_acceptable", f"{what} text/event-stream; accept it")
 
 
-def _refuse_method() -> HttpFault:
-    """405 for other methods than POST in the stateless version."""
-    return HttpFault(
-        405,
-        "request.method_not_allowed",
-        "only POST is allowed here in this version of the protocol",
-        headers=((b"allow", b"POST"),),
-    )
-
-
 _SESSION = QueryParameter("session_id", {"type": "string", "minLength": 1, "maxLength": 128}, "Id from `/sse`.")
 _HOME = "mcp_sse"
-
-
-class SseClient(MessageClient):
-    """A client that receives responses on a separate stream."""
-
-    def __init__(self, server: McpEndpoint, principal: Principal, address: str) -> None:
-        self.stream = EventStream()
-        super().__init__(server, self.stream.put_answer, self.stream.put, principal, address)
-
-    @property
-    def is_full(self) -> bool:
-        """True if too many responses are unread."""
-        return self.stream.is_full
 
 
 class SseTransport:
@@ -432,7 +398,7 @@ class SseTransport:
 
     def __init__(self, server: McpEndpoint) -> None:
         self._server = server
-        self._clients: dict[tuple[str, str], SseClient] = {}
+        self._clients: dict[tuple[str, str], MessageClient] = {}
         server.sse_clients = self._clients
 
     @operation("GET /sse", "Messages to an older MCP client", streams=True, shown=False)
@@ -443,14 +409,15 @@ class SseTransport:
             raise refuse_json("this endpoint sends only")
         principal, records = caller_of(request).principal, self._server.records
         owner, session_id = principal.owner or "", secrets.token_urlsafe(24)
-        client = SseClient(self._server, principal, base_url(request, self._server.server_block.public_url))
+        stream, address = EventStream(), base_url(request, self._server.server_block.public_url)
+        client = MessageClient(self._server, stream.put_answer, stream.put, principal, address, stream)
         place = f"{request.scope.get('root_path', '')}/messages?session_id={session_id}"
-        client.stream.put_raw(b"event: endpoint\ndata: %b\n\n" % place.encode())
+        stream.put_raw(b"event: endpoint\ndata: %b\n\n" % place.encode())
         self._clients[owner, session_id] = client
         try:
             if records.shared:
                 await records.aput(_HOME, owner, session_id, b"")
-            await serve_stream(self._server.subscribers, request, send, client.stream, client.notify_changed)
+            await serve_stream(self._server.subscribers, request, send, stream, client.notify_changed)
         finally:
             del self._clients[owner, session_id]
             client.close()

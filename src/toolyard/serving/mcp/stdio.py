@@ -32,7 +32,7 @@ from toolyard.parsing import parse_json
 from toolyard.parsing.lines import LineReader, SkippedLine
 from toolyard.serving.identity import NOBODY, Caller, Principal
 from toolyard.serving.mcp.approving import ClientQuestions, can_elicit
-from toolyard.serving.mcp.event_stream import read_subscription
+from toolyard.serving.mcp.event_stream import EventStream, read_subscription
 from toolyard.serving.mcp.json_rpc import (
     RANK,
     TOOLS_CHANGED,
@@ -65,7 +65,8 @@ _log = logging.getLogger(__name__)
 class MessageClient:
     """The state of one client: protocol settings, running requests, open questions and subscriptions.
 
-    `send` sends responses, which must not be lost; `notify` sends notifications, which may be dropped.
+    `send` sends responses, which must not be lost; `notify` sends notifications, which may be dropped. `stream` is what
+    an SSE client reads them from.
     """
 
     def __init__(
@@ -75,11 +76,13 @@ class MessageClient:
         notify: Callable[[bytes], None],
         principal: Principal,
         address: str | None = None,
+        stream: EventStream | None = None,
     ) -> None:
         self._server = server
         self._send = send
         self._notify = notify
         self._principal = principal
+        self.stream = stream
         self._find_address = None if address is None else partial(address.rstrip, "/")
         self.level = RANK["info"]
         self.running: Running = {}
@@ -98,7 +101,7 @@ class MessageClient:
     @property
     def is_full(self) -> bool:
         """True if no message should be taken until the client has read its responses."""
-        return False
+        return self.stream is not None and self.stream.is_full
 
     def accepts(self, document: Json) -> bool:
         """True: all messages of its session belong to it."""
