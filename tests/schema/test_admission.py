@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from toolyard import DefinitionError, InvalidSchemaError, MalformedSource, Tool, ToolLoader, ToolRegistry
-from toolyard.schema.admission import SchemaBudget, admit_schema
+from toolyard.schema.admission import admit_schema
 
 
 class Unit(enum.StrEnum):
@@ -191,11 +191,6 @@ def test_a_schema_that_is_not_plain_is_compiled_once():
 def test_invalid_schemas_are_refused(schema):
     with pytest.raises(InvalidSchemaError):
         admit_schema(schema)
-
-
-def test_a_tighter_budget_applies_to_plain_schemas_too():
-    with pytest.raises(InvalidSchemaError, match="more than 2"):
-        admit_schema({"type": "object", "properties": {"a": {}, "b": {}}}, budget=SchemaBudget(nodes=2))
 
 
 def test_the_error_of_a_schema_names_its_tool_once(tmp_path):

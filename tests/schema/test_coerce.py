@@ -32,7 +32,7 @@ arguments = st.dictionaries(
 @given(arguments)
 def test_a_repair_satisfies_the_schema_changes_only_what_was_wrong_and_never_its_input(value):
     before = copy.deepcopy(value)
-    repaired = coerce(COMPILED, value)
+    repaired = coerce(COMPILED, value, [])
     assert value == before
     if COMPILED.is_valid(value):
         assert repaired == (value, [])
@@ -45,8 +45,8 @@ def test_a_repair_satisfies_the_schema_changes_only_what_was_wrong_and_never_its
 
 
 def test_what_cannot_be_repaired_is_none():
-    assert coerce(COMPILED, {"n": "five"}) is None
-    assert coerce(COMPILED, {"o": "{}"}) is None
+    assert coerce(COMPILED, {"n": "five"}, []) is None
+    assert coerce(COMPILED, {"o": "{}"}, []) is None
 
 
 def test_integral_floats_become_integers_only_where_nothing_but_an_integer_is_meant():
@@ -112,6 +112,6 @@ def test_a_list_whose_first_faults_cannot_be_repaired_is_not_walked_to_its_end()
     assert coerce(compiled, {"l": ["x"] * 5_000}, found) is None
     assert len(found) == 100
     fixed, repairs = coerce(
-        compile_schema(SCHEMA | {"properties": {"l": {"items": {"type": "integer"}}}}), {"l": ["1"] * 200}
+        compile_schema(SCHEMA | {"properties": {"l": {"items": {"type": "integer"}}}}), {"l": ["1"] * 200}, []
     )
     assert fixed == {"l": [1] * 200} and len(repairs) == 200

@@ -1,4 +1,4 @@
-"""The JSON-Schema-Test-Suite, required and format tests, through `toolyard.schema`."""
+"""The required tests of the JSON-Schema-Test-Suite, through `toolyard.schema`."""
 
 import json
 
@@ -21,9 +21,8 @@ REMOTE = {
 }
 
 
-def vectors(draft, *, formats):
-    pattern = f"jsonschema/tests/{draft}/optional/format/*.json" if formats else f"jsonschema/tests/{draft}/*.json"
-    return material(pattern)
+def vectors(draft):
+    return material(f"jsonschema/tests/{draft}/*.json")
 
 
 def prepared(schema, uri):
@@ -42,13 +41,12 @@ def leads_into(value, pointer):
 
 
 @pytest.mark.parametrize("draft", DRAFTS)
-@pytest.mark.parametrize("formats", [False, True], ids=["required", "format"])
-def test_every_vector_passes_but_for_refused_remote_references(draft, formats):
+def test_every_vector_passes_but_for_refused_remote_references(draft):
     wrong, walked, refused, checked = [], [], {}, 0
-    for path in vectors(draft, formats=formats):
+    for path in vectors(draft):
         for case in json.loads(path.read_text()):
             try:
-                compiled = compile_schema(prepared(case["schema"], DRAFTS[draft]), assert_formats=formats)
+                compiled = compile_schema(prepared(case["schema"], DRAFTS[draft]))
             except InvalidSchemaError as error:
                 assert "localhost:1234" in str(error), (path.name, case["description"])
                 refused[draft, path.name] = refused.get((draft, path.name), 0) + 1
@@ -67,6 +65,6 @@ def test_every_vector_passes_but_for_refused_remote_references(draft, formats):
     assert wrong == []
     assert walked == []
     assert checked > 30
-    expected = {key: count for key, count in REMOTE.items() if key[0] == draft and not formats}
-    present = {path.name for path in vectors(draft, formats=formats)}
+    expected = {key: count for key, count in REMOTE.items() if key[0] == draft}
+    present = {path.name for path in vectors(draft)}
     assert refused == {key: count for key, count in expected.items() if key[1] in present}

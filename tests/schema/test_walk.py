@@ -65,7 +65,7 @@ def judge_all_ways(schema, value):
         walk_over(schema, value)
         is_valid = compiled.accepts(value)
         found = compiled.violations(value)
-        coerce(compiled, value) if isinstance(value, dict) else None
+        coerce(compiled, value, []) if isinstance(value, dict) else None
     finally:
         profile.disable()
         peak = tracemalloc.get_traced_memory()[1]

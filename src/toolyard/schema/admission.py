@@ -209,17 +209,17 @@ class Admitted(msgspec.Struct, frozen=True):
     """Set if admission had to compile the schema."""
 
 
-def admit_schema(schema: Any, *, is_input: bool = True, budget: SchemaBudget = DEFAULT_BUDGET) -> Admitted:
+def admit_schema(schema: Any, *, is_input: bool = True) -> Admitted:
     """Rewrite dialects, check the budget, compile; `InvalidSchemaError` if it cannot be admitted.
 
     Plain schemas are recognised in compiled code and returned unchanged.
     """
-    if budget is DEFAULT_BUDGET and is_plain(schema, is_input=is_input):
+    if is_plain(schema, is_input=is_input):
         return Admitted(schema)
     normal, changes = normalise(schema, is_input=is_input)
-    if changes and budget is DEFAULT_BUDGET and is_plain(normal, is_input=is_input):
+    if changes and is_plain(normal, is_input=is_input):
         return Admitted(normal, tuple(changes))
-    check_budget(normal, budget)
+    check_budget(normal)
     compiled = compile_schema(normal or {"type": "object"})
     return Admitted(normal, tuple(changes), compiled)
 
@@ -292,46 +292,35 @@ def admit_tool(tool: Tool, *, copied: bool = False) -> tuple[AdmittedTool, tuple
     if not isinstance(tool, Tool):
         way = "function_tool(..., namespace=...)" if callable(tool) else "Tool.from_dict, or ToolRegistry.from_dicts,"
         raise DefinitionError(f"expected a Tool, got {type(tool).__name__}; {way} makes one")
-    if type(tool.namespace) is not str or type(tool.description) is not str or type(tool.metadata) is not dict:
-        _refuse_types(tool)
+    if not isinstance(tool.metadata, dict):
+        raise DefinitionError(
+            f"metadata of tool {show(tool.name)} must be a mapping, not {type(tool.metadata).__name__}"
+        )
     if len(tool.description) > DEFAULT_BUDGET.bytes:
         raise DefinitionError(f"the description of tool {show(tool.name)} has {len(tool.description):,} characters")
     check_namespace(tool.namespace)
     check_tool_name(tool.name)
     for alias in tool.aliases:
         check_tool_name(alias)
-    admitted, rewrites = _admit_checked(tool)
+    admitted, rewrites = _admit_schemas(tool)
     if copied or admitted.compiled is not None:
         # The compiled validator still refers to its schema, so the tool gets a copy.
         _copy_schemas(admitted)
     return admitted, rewrites
 
 
-def _admit_checked(tool: Tool) -> tuple[AdmittedTool, tuple[Rewrite, ...]]:
+def _admit_schemas(tool: Tool) -> tuple[AdmittedTool, tuple[Rewrite, ...]]:
     if isinstance(tool, DeferredTool):
         return AdmittedTool(tool), ()
-    answer = _write_plain(tool.output_parameters, is_input=False)
-    given = _write_plain(tool.parameters) if answer else b""
-    return (AdmittedTool(tool, kept=(given, answer)), ()) if given else _admit_schemas(tool)
-
-
-def _refuse_types(tool: Tool) -> None:
-    for field, kind in (("namespace", str), ("description", str), ("metadata", dict)):
-        value = getattr(tool, field)
-        if not isinstance(value, kind):
-            wanted = "text" if kind is str else "a mapping"
-            raise DefinitionError(f"{field} of tool {show(tool.name)} must be {wanted}, not {type(value).__name__}")
-
-
-def _admit_schemas(tool: Tool) -> tuple[AdmittedTool, tuple[Rewrite, ...]]:
+    plain_answer = _write_plain(tool.output_parameters, is_input=False)
+    if plain_answer and (plain := _write_plain(tool.parameters)):
+        return AdmittedTool(tool, kept=(plain, plain_answer)), ()
     given = _admit_schema(tool, tool.parameters, is_input=True)
     answer = _admit_schema(tool, tool.output_parameters, is_input=False)
-    rewrites: tuple[Rewrite, ...] = ()
     kept = (keep_schema(given.schema), keep_schema(answer.schema))
     if given.schema is not tool.parameters or answer.schema is not tool.output_parameters:
         tool = tool.replace(parameters=given.schema, output_parameters=answer.schema)
-    if given.changes or answer.changes:
-        rewrites = (*summarise_changes(tool, given.changes, ""), *summarise_changes(tool, answer.changes, "output "))
+    rewrites = (*summarise_changes(tool, given.changes, ""), *summarise_changes(tool, answer.changes, "output "))
     return AdmittedTool(tool, given.compiled, kept=kept), rewrites
 
 

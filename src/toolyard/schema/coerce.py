@@ -44,7 +44,7 @@ class Coercion(msgspec.Struct, frozen=True):
 
 
 def coerce(
-    compiled: CompiledSchema, value: dict[str, Any], found: list[Misfit] | None = None
+    compiled: CompiledSchema, value: dict[str, Any], found: list[Misfit]
 ) -> tuple[dict[str, Any], list[Coercion]] | None:
     """A repaired copy that satisfies the schema, with the list of repairs; None if no repair is possible.
 
@@ -57,7 +57,7 @@ def coerce(
             faults = _find_faults(compiled, fixed)
         except ValueError:
             return None
-        if found is not None and fixed is value:
+        if fixed is value:
             found.extend(faults)
         if len(faults) == _MAX_REPAIRS:
             return None

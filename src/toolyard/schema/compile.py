@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from typing import Any
 
 import jsonschema_rs
@@ -57,11 +57,10 @@ class CompiledSchema:
     the value is rejected.
     """
 
-    def __init__(self, schema: dict[str, Any] | bool, *, assert_formats: bool = False) -> None:
-        self.judge_small: Callable[[Any], bool] = _compile_validator(schema, assert_formats).is_valid
+    def __init__(self, schema: dict[str, Any] | bool) -> None:
+        self.judge_small: Callable[[Any], bool] = _compile_validator(schema).is_valid
         """Judge a value without measuring it, for values whose JSON text is no longer than `max_bytes`."""
         self._schema = schema
-        self._compile_part = partial(_compile_validator, assert_formats=assert_formats)
 
     @cached_property
     def is_valid(self) -> Callable[[Any], bool]:
@@ -76,7 +75,7 @@ class CompiledSchema:
     @cached_property
     def explainer(self) -> Explainer:
         """The helper that finds out why a value is wrong."""
-        return Explainer(self._schema, self._compile_part)
+        return Explainer(self._schema, _compile_validator)
 
     @property
     def max_bytes(self) -> int:
@@ -94,10 +93,10 @@ class CompiledSchema:
         except ValueError:
             return False
 
-    def violations(self, value: Any, *, limit: int = MAX_VIOLATIONS) -> list[Violation]:
-        """The violations of the value, at most `limit`; empty if it is valid."""
+    def violations(self, value: Any) -> list[Violation]:
+        """The first violations of the value; empty if it is valid."""
         try:
-            faults = self.faults(value, limit=limit)
+            faults = self.faults(value, limit=MAX_VIOLATIONS)
         except ValueError as error:
             return [Violation(pointer="", message=f"is not JSON: {error}", keyword="type")]
         return [fault.violation for fault in faults]
@@ -124,13 +123,13 @@ class CompiledSchema:
         return size is not None and weight.steps_for(size) <= STEPS
 
 
-def compile_schema(schema: dict[str, Any] | bool, *, assert_formats: bool = False) -> CompiledSchema:
+def compile_schema(schema: dict[str, Any] | bool) -> CompiledSchema:
     """Compile a schema; `InvalidSchemaError` says which keyword is wrong and where.
 
-    `$schema` chooses the draft (4, 6, 7, 2019-09, 2020-12), default 2020-12. Formats are annotations,
-    as the drafts say, unless `assert_formats`. No `$ref` is ever fetched.
+    `$schema` chooses the draft (4, 6, 7, 2019-09, 2020-12), default 2020-12. Formats are annotations, as the drafts
+    say. No `$ref` is ever fetched.
     """
-    return CompiledSchema(schema, assert_formats=assert_formats)
+    return CompiledSchema(schema)
 
 
 _LONGEST_PATTERN = 1_000
@@ -228,30 +227,29 @@ def _is_usable(pattern: str) -> bool:
 
 
 def _compile_validator(
-    schema: dict[str, Any] | bool, assert_formats: bool, around: tuple[str, dict[str, Any]] | None = None
+    schema: dict[str, Any] | bool, around: tuple[str, dict[str, Any]] | None = None
 ) -> jsonschema_rs.Validator:
     try:
-        return _make_validator(schema, assert_formats, _LINEAR, around)
+        return _make_validator(schema, _LINEAR, around)
     except jsonschema_rs.ValidationError as error:
         if not _is_regex(error):
             raise _explain_invalid(error) from None
     except ValueError as error:
         raise InvalidSchemaError(f"schema is not plain JSON or too deep: {error}") from None
     try:
-        return _make_validator(schema, assert_formats, _BACKTRACKING, around)
+        return _make_validator(schema, _BACKTRACKING, around)
     except jsonschema_rs.ValidationError as error:
         raise _explain_invalid(error) from None
 
 
 def _make_validator(
     schema: dict[str, Any] | bool,
-    assert_formats: bool,
     patterns: jsonschema_rs.RegexOptions | jsonschema_rs.FancyRegexOptions,
     around: tuple[str, dict[str, Any]] | None,
 ) -> jsonschema_rs.Validator:
     return jsonschema_rs.validator_for(
         schema,
-        validate_formats=assert_formats,
+        validate_formats=False,
         pattern_options=patterns,
         offline=True,
         mask="value",

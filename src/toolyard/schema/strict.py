@@ -17,8 +17,6 @@ from toolyard.schema.violations import MAX_VIOLATIONS, Violation
 HIDDEN = "<hidden>"
 """Replaces input values in errors."""
 
-_NO_DOCUMENT: Any = object()
-
 # Facts in which pydantic, or a validator's author, may quote the input.
 _QUOTING_FACTS = frozenset({"error", "tag"})
 _BUILT_IN = frozenset(get_args(ErrorType))
@@ -55,11 +53,11 @@ def hide_input(error: ValidationError) -> ValidationError:
     return ValidationError.from_exception_data(error.title, lines, hide_input=True)
 
 
-def read_violations(error: ValidationError, document: Any = _NO_DOCUMENT) -> list[Violation]:
-    """A `Violation` for each error, without input values.
+def read_violations(error: ValidationError, document: Any) -> list[Violation]:
+    """A `Violation` for each error of validating the document, without input values.
 
-    pydantic includes the branches of a union in its locations. Given the `document` that was validated, these labels
-    are left out and each pointer leads to a place in it, or to a missing key.
+    pydantic includes the branches of a union in its locations. These labels are left out, so that each pointer leads
+    to a place in the document, or to a missing key.
     """
     return [
         Violation(pointer=_pointer_of(detail, document), message=detail["msg"], keyword=detail["type"])
@@ -102,8 +100,6 @@ def _iter_scalars(value: Any) -> Iterator[str]:
 
 def _pointer_of(detail: ErrorDetails, document: Any) -> str:
     path = detail["loc"]
-    if document is _NO_DOCUMENT:
-        return pointer_of(path)
     kept: list[str | int] = []
     for position, part in enumerate(path):
         if _holds_value(document, part):

@@ -17,7 +17,7 @@ from toolyard.model.errors import InvalidSchemaError
 from toolyard.model.json_schema import IN_PLACE, json_type, pointer_of
 from toolyard.model.tool import Schema
 from toolyard.schema.subschemas import References, SubSchema, allowed_values, iter_children, types_of
-from toolyard.schema.weight import Weight, own_steps, pattern_steps, weigh
+from toolyard.schema.weight import HOLDING, Weight, own_steps, pattern_steps, weigh
 
 MAX_VIOLATIONS = 100
 _SHOWN = 8
@@ -90,10 +90,10 @@ _LIMITS = {
 }
 
 
-def quote_names(one: str, many: str, names: Sequence[str]) -> str:
-    """The first few names, after the singular or plural noun."""
+def word_unexpected(names: Sequence[str]) -> str:
+    """The message for properties that are not allowed: the first few names."""
     quoted = ", ".join(repr(name[:80]) for name in names[:_SHOWN])
-    return f"{one if len(names) == 1 else many} {quoted}"
+    return f"unexpected {'property' if len(names) == 1 else 'properties'} {quoted}"
 
 
 def list_options(values: Sequence[Any]) -> str:
@@ -106,11 +106,7 @@ Path = tuple[str | int, ...]
 Wanted = tuple[Path, tuple[str, ...]]
 """A path, and the types that would be accepted there."""
 
-_APPLICATORS = (
-    (IN_PLACE - {"dependencies"})
-    | {"properties", "patternProperties", "additionalProperties", "propertyNames", "unevaluatedProperties"}
-    | {"items", "prefixItems", "additionalItems", "contains", "minContains", "maxContains", "unevaluatedItems"}
-)
+_APPLICATORS = (IN_PLACE - {"dependencies"}) | HOLDING | {"minContains", "maxContains"}
 _RULES_IN_WORDS = frozenset({"type", "enum", "const", "required"})
 _NOT_COMPILED = (
     _APPLICATORS

@@ -26,8 +26,8 @@ from toolyard.schema.violations import (
     OwnRules,
     Path,
     Wanted,
-    quote_names,
     word_type,
+    word_unexpected,
     word_violation,
 )
 from toolyard.schema.weight import UNIQUE, measure, pattern_steps, wide_steps
@@ -299,7 +299,7 @@ class Walk:
                 if not frame.is_full:
                     frame.take((yield frame.ask(sub, item, (name,))), (name,))
         if unexpected:
-            frame.add(f"unexpected {quote_names('property', 'properties', unexpected)}", "additionalProperties")
+            frame.add(word_unexpected(unexpected), "additionalProperties")
 
     def _examine_declared(self, frame: Frame, *, discriminators: bool) -> Steps:
         """Examine the members under `properties`: either the discriminators (`discriminators`) or the others."""
@@ -376,7 +376,7 @@ class Walk:
             if key not in seen and (yield _probe(node[word], value[key])):
                 rest.append(key)
         if rest and type(value) is dict:
-            frame.add(f"unexpected {quote_names('property', 'properties', rest)}", word)
+            frame.add(word_unexpected(rest), word)
         elif rest:
             frame.add(f"Unevaluated items are not allowed ({len(rest)} item{'s' * (len(rest) > 1)})", word)
 

@@ -143,10 +143,10 @@ def wide_steps(number: int) -> int:
 
 def own_steps(node: Schema) -> int:
     """The cost of a schema without its subschemas."""
-    steps = 2 + len(node.get("required") or ()) + _compared_steps([node["const"]] if "const" in node else [], 20)
+    steps = 2 + len(node.get("required") or ()) + _compared_steps([node["const"]] if "const" in node else [])
     enum = node.get("enum")
     if isinstance(enum, list):
-        steps += _compared_steps([value for value in enum if isinstance(value, dict | list)], 20)
+        steps += _compared_steps([value for value in enum if isinstance(value, dict | list)])
     if isinstance(node.get("multipleOf"), float):
         steps += 100
     if "pattern" in node:
@@ -157,12 +157,12 @@ def own_steps(node: Schema) -> int:
     return steps
 
 
-def _compared_steps(values: list[Any], each: int) -> int:
+def _compared_steps(values: list[Any]) -> int:
     """The cost of comparing a value with all of these."""
     steps, stack = 0, list(values)
     while stack:
         value = stack.pop()
-        steps += 110 if isinstance(value, float) else 1 if isinstance(value, str) else each
+        steps += 110 if isinstance(value, float) else 1 if isinstance(value, str) else 20
         if isinstance(value, dict | list):
             stack.extend(value.values() if isinstance(value, dict) else value)
     return steps
@@ -229,13 +229,13 @@ class InPlaceSchemas:
 
 Judges = dict[int, tuple[Schema, int]]
 """The schemas that judge one value, each with its number of times."""
-_HOLDING = frozenset(
+HOLDING = frozenset(
     {
         *("properties", "patternProperties", "additionalProperties", "unevaluatedProperties", "propertyNames"),
         *("items", "prefixItems", "additionalItems", "contains", "unevaluatedItems"),
     }
 )
-_LEADING = _HOLDING | IN_PLACE
+_LEADING = HOLDING | IN_PLACE
 
 
 def weigh(schema: Schema | bool, part: Schema | None = None) -> Weight:
@@ -297,7 +297,7 @@ def _most_patterns(most: tuple[float, float], judges: Judges) -> tuple[float, fl
 
 def _judges_of_parts(judges: Judges) -> Iterator[tuple[Judges, int]]:
     """The schemas for each kind of member and item, with the steps for matching property names."""
-    nodes = [(node, count) for node, count in judges.values() if not _HOLDING.isdisjoint(node)]
+    nodes = [(node, count) for node, count in judges.values() if not HOLDING.isdisjoint(node)]
     names: dict[str | None, None] = dict.fromkeys(name for node, _ in nodes for name in node.get("properties") or ())
     patterns = sum(count * len(node.get("patternProperties") or ()) for node, count in nodes)
     for name in (*names, None):
