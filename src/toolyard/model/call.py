@@ -127,7 +127,12 @@ class Content(msgspec.Struct, frozen=True):
     @property
     def result(self) -> Any:
         """The value for `ToolResult.result`."""
-        return _value_of(self.blocks) if self.value is UNSET else self.value
+        if self.value is not UNSET:
+            return self.value
+        texts = [block.get("text") for block in self.blocks if block.get("type") == "text"]
+        if texts and len(texts) == len(self.blocks) and all(isinstance(line, str) for line in texts):
+            return "\n".join(map(str, texts))
+        return self.blocks
 
     @property
     def kept(self) -> list[Block] | str | None:
@@ -179,13 +184,6 @@ def resource(uri: str, data: str | bytes, *, mime_type: str | None = None) -> Bl
     else:
         inner["blob"] = base64.b64encode(data).decode()
     return {"type": "resource", "resource": inner}
-
-
-def _value_of(blocks: Sequence[Block]) -> Any:
-    texts = [block.get("text") for block in blocks if block.get("type") == "text"]
-    if blocks and len(texts) == len(blocks) and all(isinstance(line, str) for line in texts):
-        return "\n".join(map(str, texts))
-    return blocks
 
 
 Level = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]

@@ -76,16 +76,9 @@ class ErrorInfo(DataclassStruct, frozen=True, omit_defaults=True):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON; fields at their default are left out, except `retryable` and `effect`."""
-        data: dict[str, Any] = {"code": self.code, "message": self.message}
-        data["retryable"] = self.retryable
-        data["effect"] = self.effect
-        if self.retry_after is not None:
-            data["retry_after"] = self.retry_after
-        if self.hint is not None:
-            data["hint"] = self.hint
-        if self.details:
-            data["details"] = self.details
-        return data
+        data = {"code": self.code, "message": self.message, "retryable": self.retryable, "effect": self.effect}
+        optional = {"retry_after": self.retry_after, "hint": self.hint, "details": self.details or None}
+        return data | {key: value for key, value in optional.items() if value is not None}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> ErrorInfo:

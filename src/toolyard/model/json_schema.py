@@ -60,6 +60,11 @@ def pointer_of(path: Iterable[str | int]) -> str:
     return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)
 
 
+def split_pointer(pointer: str) -> list[str]:
+    """The parts of an RFC 6901 JSON pointer, unescaped."""
+    return [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]]
+
+
 def json_type(value: object) -> str:
     """The JSON Schema name of a value's type, or its Python name if it has none."""
     match value:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 import hashlib
 from collections.abc import Iterable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal
 
 import msgspec
@@ -261,11 +261,7 @@ class DeferredTool(Tool, frozen=True, kw_only=True, dict=True, eq=False):
 
     def __reduce__(self) -> Any:
         # Pickle as a plain `Tool`, without the raw material.
-        return _unpickle_tool, ({field: getattr(self, field) for field in FIELDS},)
-
-
-def _unpickle_tool(fields: dict[str, Any]) -> Tool:
-    return Tool(**fields)
+        return partial(Tool, **{field: getattr(self, field) for field in FIELDS}), ()
 
 
 INFERRED = "x-inferred"

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from toolyard.model.errors import MalformedSource
+from toolyard.model.json_schema import split_pointer
 
 if TYPE_CHECKING:
     from toolyard.parsing.yaml_events import NextEvent, Substitution
@@ -65,26 +66,18 @@ def locate(data: bytes | str, pointer: str, *, yaml: bool) -> int | None:
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     if pointer and not pointer.startswith("/"):
         return None
-    parts = [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]]
-    if yaml:
-        return _yaml_line(text, parts)
-    try:
-        at = _json_offset(text, parts)
-    except (ValueError, IndexError, RecursionError):
-        return None
-    return None if at is None else text.count("\n", 0, at) + 1
+    return (_yaml_line if yaml else _json_line)(text, split_pointer(pointer))
 
 
-def _json_offset(text: str, parts: list[str]) -> int | None:
-    """The offset of the value; ValueError or IndexError if the text before it is not JSON."""
+def _json_line(text: str, parts: list[str]) -> int | None:
     at = pass_blanks(text, 0)
-    for part in parts:
-        items = iter_items(text, at) if text[at] in "[{" else ()
-        found = next((item for item in items if item.key == part), None)
-        if found is None:
-            return None
-        at = found.value
-    return at if at < len(text) else None
+    try:
+        for part in parts:
+            items = iter_items(text, at) if text[at] in "[{" else ()
+            at = next(item.value for item in items if item.key == part)
+    except (ValueError, IndexError, RecursionError, StopIteration):
+        return None  # the text before it is not JSON, or there is no such value
+    return text.count("\n", 0, at) + 1 if at < len(text) else None
 
 
 @dataclass(slots=True)

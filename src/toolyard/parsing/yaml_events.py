@@ -140,7 +140,7 @@ class Substitution:
                 raise yaml.YAMLError("a tab within other text was taken for the beginning of a block scalar")
             scalar = re.sub(f" *{self.marker}\n", "", scalar)
         if self.pair:
-            restored = _decode_pair if style == '"' else _spell_pair
+            restored = _decode_pair if style == '"' else r"\\u\1\\u\2"
             scalar = re.sub(f"{self.pair}(.{{4}})(.{{4}})", restored, scalar)
         return scalar.translate(self.stands_for)
 
@@ -152,10 +152,6 @@ def _unused_characters(text: str) -> Iterator[str]:
 def _decode_pair(pair: re.Match[str]) -> str:
     high, low = int(pair[1], 16), int(pair[2], 16)
     return chr(0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00))
-
-
-def _spell_pair(pair: re.Match[str]) -> str:
-    return f"\\u{pair[1]}\\u{pair[2]}"
 
 
 _UNPRINTABLE = re.compile("[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -181,7 +177,12 @@ _REMEDIES = {
 def _explain_error(text: str, error: yaml.YAMLError, what: str) -> MalformedSource:
     """The error for a text that libyaml rejected; marks refer to `text`."""
     if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
-        return _explain_unreadable(text, error, what)
+        bad = _UNPRINTABLE.search(text)
+        if bad is None:
+            return MalformedSource(str(error), where=what)
+        message = f"the control character U+{ord(bad[0]):04X} is not allowed in YAML"
+        remedy = "remove it, or escape it in double quotes"
+        return MalformedSource.at_character(text, bad.start(), f"{message}; {remedy}", what)
     mark, problem = error.problem_mark, error.problem or "is not YAML"
     message = _REMEDIES.get(problem, problem)
     if problem == "found character that cannot start any token":
@@ -190,13 +191,3 @@ def _explain_error(text: str, error: yaml.YAMLError, what: str) -> MalformedSour
     if error.context_mark is not None and error.context_mark.line != mark.line:
         message += f" ({error.context} from line {error.context_mark.line + 1})"
     return MalformedSource(message, where=f"{what}:{mark.line + 1}:{mark.column + 1}")
-
-
-def _explain_unreadable(text: str, error: yaml.YAMLError, what: str) -> MalformedSource:
-    bad = _UNPRINTABLE.search(text)
-    if bad is None:
-        return MalformedSource(str(error), where=what)
-    message = (
-        f"the control character U+{ord(bad[0]):04X} is not allowed in YAML; remove it, or escape it in double quotes"
-    )
-    return MalformedSource.at_character(text, bad.start(), message, what)

@@ -110,11 +110,11 @@ def read_definition(
     fields["name"] = trim_name(_bare_name(fields["name"], fields["namespace"], entry), changes)
     says_little = entry is raw and raw.get("type") != "function" and fields.keys() <= _COMMON_FIELDS
     found = set(_read_description(entry, fields, changes))
-    fields["parameters"], read = read_input(entry, changes)
+    parameters, read = read_input(entry, changes)
     found |= read
     # A recorded API call also has the API's name and a result, so an output schema does not show that this is a tool.
     is_call = named is not None and named[0] != "name" and not found
-    fields["output_parameters"], read = read_output(entry, changes)
+    output, read = read_output(entry, changes)
     found |= read
     used = _FIELDS | found | ({named[0]} if named else set())
     if says_little and (is_call or not found):
@@ -125,12 +125,13 @@ def read_definition(
     if not isinstance(metadata, Mapping):
         raise DefinitionError(f"'metadata' must be a mapping, not {json_type(metadata)}")
     metadata = {**metadata, **{key: value for key, value in entry.items() if key not in used}}
-    note_lost_parameters(metadata, fields["parameters"], fields.get("description"), changes)
-    if "effects" not in fields:
-        fields["effects"] = read_effects(metadata.get("annotations"))
+    note_lost_parameters(metadata, parameters, fields.get("description"), changes)
+    fields.setdefault("effects", read_effects(metadata.get("annotations")))
     if source is not None:
         fields["source"] = source
-    return _build_tool(fields, metadata), changes
+    # Schemas in unusual shapes (lists, property maps) are left to the normaliser, so they skip `from_dict`'s checks.
+    tool = Tool.from_dict({**fields, "metadata": metadata}).replace(parameters=parameters, output_parameters=output)
+    return tool, changes
 
 
 def find_name(entry: Mapping[str, Any]) -> tuple[str, str] | None:
@@ -160,13 +161,6 @@ def _is_plain(raw: dict[str, Any], name: str | None) -> bool:
     if type(own) is not str or type(text) is not str or type(schema) is not dict or not schema.get("properties"):
         return False
     return (name is None or name == own) and own.strip() == own
-
-
-def _build_tool(fields: dict[str, Any], metadata: dict[str, Any]) -> Tool:
-    given, answer = fields.pop("parameters"), fields.pop("output_parameters")
-    tool = Tool.from_dict({**fields, "metadata": metadata})
-    # Schemas in unusual shapes (lists, property maps) are left to the normaliser, so they skip `from_dict`'s checks.
-    return tool.replace(parameters=given, output_parameters=answer)
 
 
 def _unwrap_function(raw: Mapping[str, Any], changes: list[Change]) -> Mapping[str, Any]:

@@ -84,12 +84,8 @@ def _join_lists(one: Any, other: Any) -> Any:
     return one + [item for item in other if item not in one]
 
 
-def _take_larger(one: Any, other: Any) -> Any:
-    return max(one, other) if _is_number(one) and _is_number(other) else CONFLICT
-
-
-def _take_smaller(one: Any, other: Any) -> Any:
-    return min(one, other) if _is_number(one) and _is_number(other) else CONFLICT
+def _join_limits(choose: Callable[[Any, Any], Any]) -> Join:
+    return lambda one, other: choose(one, other) if _is_number(one) and _is_number(other) else CONFLICT
 
 
 def _is_number(value: object) -> bool:
@@ -116,23 +112,18 @@ def _take_either(one: Any, other: Any) -> Any:
     return bool(one) or bool(other)
 
 
-def _take_first(one: Any, _other: Any) -> Any:
-    # The referring schema describes this particular use, which is what a model needs.
-    return one
-
-
-JOINS: dict[str, Join] = {
+_JOINS: dict[str, Join] = {
     "required": _join_lists,
     "not": lambda one, other: {"anyOf": [one, other]},
     "patternProperties": _join_maps,
     "uniqueItems": _take_either,
     **dict.fromkeys(("items", "additionalProperties", "propertyNames"), _join_singles),
-    **dict.fromkeys(("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"), _take_larger),
-    **dict.fromkeys(("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"), _take_smaller),
+    **dict.fromkeys(("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"), _join_limits(max)),
+    **dict.fromkeys(("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"), _join_limits(min)),
 }
 """Joins that `fold_schema` and `find_ways` share."""
 _FOLD_JOINS: dict[str, Join] = {
-    **JOINS,
+    **_JOINS,
     "type": join_types,
     "enum": join_enums,
     "allOf": _join_lists,
@@ -141,7 +132,10 @@ _FOLD_JOINS: dict[str, Join] = {
     **dict.fromkeys(("anyOf", "oneOf"), _join_alternatives),
     **dict.fromkeys(("properties", "dependentSchemas"), _join_maps),
     **dict.fromkeys(("deprecated", "readOnly", "writeOnly"), _take_either),
-    **dict.fromkeys(("title", "description", "default", "example", "examples", "$comment", "$schema"), _take_first),
+    # The referring schema describes this particular use, which is what a model needs.
+    **dict.fromkeys(
+        ("title", "description", "default", "example", "examples", "$comment", "$schema"), lambda one, _other: one
+    ),
 }
 
 
@@ -395,7 +389,7 @@ def _join_prefixes(one: Any, other: Any) -> Any:
 
 
 _WAY_JOINS: Mapping[str, Join] = {
-    **JOINS,
+    **_JOINS,
     "minContains": max,
     "multipleOf": _join_multiples,
     "examples": lambda one, other: [*one, *other] if isinstance(one, list) and isinstance(other, list) else one,

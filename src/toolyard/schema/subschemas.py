@@ -8,7 +8,7 @@ from typing import Any, TypeGuard
 from urllib.parse import unquote, urldefrag, urljoin
 
 from toolyard.model import Schema
-from toolyard.model.json_schema import SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES
+from toolyard.model.json_schema import SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES, split_pointer
 
 
 def resolve_pointer(root: dict[str, Any], ref: object) -> Any:
@@ -16,8 +16,7 @@ def resolve_pointer(root: dict[str, Any], ref: object) -> Any:
     if not isinstance(ref, str) or not (ref == "#" or ref.startswith("#/")):
         return None
     node: Any = root
-    for part in unquote(ref[1:]).split("/")[1:]:
-        key = part.replace("~1", "/").replace("~0", "~")
+    for key in split_pointer(unquote(ref[1:])):
         if isinstance(node, dict) and key in node:
             node = node[key]
         elif isinstance(node, list) and key.isdigit() and int(key) < len(node):

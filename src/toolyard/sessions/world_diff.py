@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from toolyard.model.json_schema import pointer_of
+from toolyard.model.json_schema import pointer_of, split_pointer
 from toolyard.sessions.state import SETUP, Slot, State
 from toolyard.words.identifiers import plain_letters, singular, split_identifier
 
@@ -66,7 +66,7 @@ class WorldChange(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def names(self) -> list[str]:
         """The unescaped parts of the path."""
-        return [name.replace("~1", "/").replace("~0", "~") for name in self.path.split("/")[1:]]
+        return split_pointer(self.path)
 
     def describe(self) -> str:
         """One readable line."""

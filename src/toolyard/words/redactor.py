@@ -20,6 +20,7 @@ from functools import lru_cache
 from typing import Any
 
 from toolyard.model.errors import ConfigError
+from toolyard.model.json_schema import split_pointer
 from toolyard.words.identifiers import split_ascii_identifier
 
 REDACTED = "[redacted]"
@@ -203,8 +204,7 @@ def _compile_pattern(pattern: str) -> re.Pattern[str]:
 
 def is_redacted_at(value: Any, pointer: str) -> bool:
     """True if something in a redacted JSON value is hidden at the pointer or below."""
-    for part in pointer.split("/")[1:]:
-        name = part.replace("~1", "/").replace("~0", "~")
+    for name in split_pointer(pointer):
         if isinstance(value, dict) and name in value:
             value = value[name]
         elif isinstance(value, list) and name.isdecimal() and int(name) < len(value):
