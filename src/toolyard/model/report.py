@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, overload
+from typing import Any, Literal
 
 import msgspec
 
@@ -193,11 +193,7 @@ class Warnings(Sequence[DefinitionWarning]):
         known: Known = {}
         return (*self.given, *(warning for tool in self.tools for warning in inspect_tool(tool, known)))
 
-    @overload
-    def __getitem__(self, index: int) -> DefinitionWarning: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[DefinitionWarning]: ...
-    def __getitem__(self, index: int | slice) -> DefinitionWarning | Sequence[DefinitionWarning]:
+    def __getitem__(self, index: Any) -> Any:
         return self._all[index]
 
     def __len__(self) -> int:

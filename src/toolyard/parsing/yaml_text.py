@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Scalar = str | int | float | bool | None
 
-LARGEST_INT = 10**MAX_DIGITS
+_LARGEST_INT = 10**MAX_DIGITS
 """Integers must be strictly between this and its negative."""
 
 _WORDS: dict[str, Scalar] = {
@@ -41,7 +41,7 @@ CORE_TAG = "tag:yaml.org,2002:"
 """The expansion of `!!`."""
 _MAP_TAG, _SEQ_TAG = f"{CORE_TAG}map", f"{CORE_TAG}seq"
 
-UNSPECIFIC_TAG = "!"
+_UNSPECIFIC_TAG = "!"
 """The non-specific tag: makes a scalar text, and leaves lists and mappings unchanged."""
 
 
@@ -61,7 +61,7 @@ def plain_scalar(text: str) -> Scalar:
 def tagged_scalar(tag: str, text: str) -> Scalar:
     """The value of a scalar with an explicit tag; ValueError if the tag is unknown or does not fit."""
     kind = tag.removeprefix(CORE_TAG) if tag.startswith(CORE_TAG) else ""
-    if kind == "str" or tag == UNSPECIFIC_TAG:
+    if kind == "str" or tag == _UNSPECIFIC_TAG:
         return text
     if kind == "null" and text in _WORDS and _WORDS[text] is None:
         return None
@@ -73,10 +73,10 @@ def tagged_scalar(tag: str, text: str) -> Scalar:
         return _read_float(text)
     if kind in ("null", "bool", "int", "float"):
         raise ValueError(f"{text[:40]!r} is not a !!{kind}; correct it, or remove the tag")
-    raise unknown_tag(tag)
+    raise _unknown_tag(tag)
 
 
-def unknown_tag(tag: str) -> ValueError:
+def _unknown_tag(tag: str) -> ValueError:
     """The error for a tag without a meaning in plain data. Tags never construct objects."""
     name = f"!!{tag.removeprefix(CORE_TAG)}" if tag.startswith(CORE_TAG) else tag
     return ValueError(f"tag {name[:60]} does not fit this value in plain data; remove it")
@@ -86,8 +86,8 @@ def _read_int(text: str) -> int:
     base = _BASES.get(text[:2], 10)
     digits = text[2:] if base != 10 else text.lstrip("+-").lstrip("0") or "0"
     # Python refuses to convert longer decimals, and counts leading zeros as digits.
-    value = LARGEST_INT if base == 10 and len(digits) > MAX_DIGITS else int(digits, base)
-    if value >= LARGEST_INT:
+    value = _LARGEST_INT if base == 10 and len(digits) > MAX_DIGITS else int(digits, base)
+    if value >= _LARGEST_INT:
         raise ValueError(f"an integer of more than {MAX_DIGITS:,} digits; write it in quotes")
     return -value if text[0] == "-" else value
 
@@ -259,8 +259,8 @@ class _Builder:
 
     def open_container(self, event: CollectionStartEvent, container: Any, own_tag: str) -> None:
         self.size += 1
-        if event.tag not in (None, own_tag, UNSPECIFIC_TAG):
-            raise self.error_at(event, str(unknown_tag(event.tag)))
+        if event.tag not in (None, own_tag, _UNSPECIFIC_TAG):
+            raise self.error_at(event, str(_unknown_tag(event.tag)))
         self.require_depth(event, 1)
         if self.stack and self.stack[-1].awaits_key:
             raise self.error_at(event, "a key must be a scalar, not a list or a mapping; write it as text")

@@ -25,7 +25,7 @@ from toolyard.parsing import parse_json
 from toolyard.schema.normalise import ITEM_NAMES, Change, find_unknown_keys, has_typed_descriptions, is_property_map
 from toolyard.schema.typenames import read_type
 
-INPUT_KEYS = ("parameters", "input_schema", "inputSchema", "parametersJsonSchema", "args_schema", "fn_schema")
+_INPUT_KEYS = ("parameters", "input_schema", "inputSchema", "parametersJsonSchema", "args_schema", "fn_schema")
 _OUTPUT_KEYS = ("output_parameters", "output_schema", "outputSchema", "responseJsonSchema", "returns")
 
 # Other names of the two schemas, without case and separators; they count if their values look like schemas.
@@ -142,7 +142,7 @@ def find_name(entry: Mapping[str, Any]) -> tuple[str, str] | None:
 def _refuse_foreign(entry: Mapping[str, Any], is_call: bool) -> None:
     """Raise for objects of other programs: they have keys, but none that belongs to a tool definition."""
     unknown = [str(key)[:40] for key in entry if key not in _FIELDS]
-    meant = (is_input_key(key) or (not is_call and is_output_key(key)) for key in unknown)
+    meant = (_is_input_key(key) or (not is_call and _is_output_key(key)) for key in unknown)
     if (
         unknown
         and "annotations" not in entry
@@ -194,7 +194,7 @@ def _is_definition_inside(key: str, inner: Mapping[str, Any], outer: Mapping[str
     if not isinstance(name, str) or find_name(outer) not in (None, ("name", name)):
         return False
     wraps = key in ("data", "metadata") and find_name(outer) is None
-    telling = {"description", *INPUT_KEYS} if wraps else set(INPUT_KEYS)
+    telling = {"description", *_INPUT_KEYS} if wraps else set(_INPUT_KEYS)
     return not telling.isdisjoint(inner) and telling.isdisjoint(outer)
 
 
@@ -256,10 +256,10 @@ def read_effects(annotations: Any) -> Effects:
 
 def read_input(entry: Mapping[str, Any], changes: list[Change]) -> tuple[Any, set[str]]:
     """The parameters of the entry as they are written, and the keys that they were found under."""
-    found = None if any(entry.get(key) for key in INPUT_KEYS) else _join_locations(entry, changes)
+    found = None if any(entry.get(key) for key in _INPUT_KEYS) else _join_locations(entry, changes)
     if found is not None:
         return found
-    schema, used = _read_schema(entry, INPUT_KEYS, is_input_key, changes)
+    schema, used = _read_schema(entry, _INPUT_KEYS, _is_input_key, changes)
     if schema:
         schema, more = _add_required(entry, schema, changes)
         return schema, used | more
@@ -281,7 +281,7 @@ def read_input(entry: Mapping[str, Any], changes: list[Change]) -> tuple[Any, se
 
 def read_output(entry: Mapping[str, Any], changes: list[Change]) -> tuple[Any, set[str]]:
     """The output schema of the entry as it is written, and the keys that it was found under."""
-    return _read_schema(entry, _OUTPUT_KEYS, is_output_key, changes)
+    return _read_schema(entry, _OUTPUT_KEYS, _is_output_key, changes)
 
 
 def _list_fields(fields: Any) -> dict[str, dict[str, Any]]:
@@ -404,12 +404,12 @@ def _add_required(entry: Mapping[str, Any], schema: Any, changes: list[Change]) 
     return {**own, "required": names}, {"required"}
 
 
-def is_input_key(key: object) -> bool:
+def _is_input_key(key: object) -> bool:
     """Whether catalogs write the parameters of a tool under such a key."""
     return _INPUT.fullmatch(_fold_key(key)) is not None
 
 
-def is_output_key(key: object) -> bool:
+def _is_output_key(key: object) -> bool:
     """Whether catalogs write the output schema of a tool under such a key."""
     return _OUTPUT.fullmatch(_fold_key(key)) is not None
 
@@ -458,7 +458,7 @@ def note_lost_parameters(metadata: Mapping[str, Any], parameters: Any, descripti
     """Note parameters that seem to be in another place than where they were looked for."""
     for key, value in metadata.items():
         within = value.values() if isinstance(value, dict) and not parameters else ()
-        lost = any(map(looks_like_parameters, (value, *within))) or (value and is_input_key(key))
+        lost = any(map(looks_like_parameters, (value, *within))) or (value and _is_input_key(key))
         if lost or (key == "fields" and isinstance(value, dict) and looks_like_parameters(value, named=True)):
             changes.append(Change(pointer_of((key,)), f"{key!r} looks like parameters; it is kept as metadata"))
     unread = find_unknown_keys(parameters) if isinstance(parameters, dict) and "properties" not in parameters else ()

@@ -37,13 +37,12 @@ _SPELLINGS: dict[str, tuple[str, type]] = {
 _FLAGS = ("required", "optional")
 _FLAG_WORDS = {"true": True, "yes": True, "required": True, "false": False, "no": False, "optional": False}
 
+_NUMBERS = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"})
+_COUNTS = frozenset({"minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"})
+_ANNOTATIONS = frozenset({"default", "example", "examples", "const"})
+_TEXTS = frozenset({"title", "description", "format", "pattern", "$ref", "$id", "$comment"})
 
-NUMBERS = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"})
-COUNTS = frozenset({"minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"})
-ANNOTATIONS = frozenset({"default", "example", "examples", "const"})
-TEXTS = frozenset({"title", "description", "format", "pattern", "$ref", "$id", "$comment"})
-
-KEYWORDS = frozenset(
+_KEYWORDS = frozenset(
     SCHEMA_MAPS | SCHEMA_LISTS | SCHEMA_SINGLES | {"default", "const", "example", "discriminator", "xml"}
 )
 """Keywords whose value may be a mapping that contains 'type'."""
@@ -52,11 +51,11 @@ ITEM_NAMES = ("name", "parameter", "param", "argument", "arg", "key", "field", "
 """Keys that name the items of a parameter list."""
 
 _KNOWN = (
-    KEYWORDS
-    | NUMBERS
-    | COUNTS
-    | ANNOTATIONS
-    | TEXTS
+    _KEYWORDS
+    | _NUMBERS
+    | _COUNTS
+    | _ANNOTATIONS
+    | _TEXTS
     | {"type", "required", "enum", "uniqueItems", "nullable", "optional", "deprecated", "readOnly", "writeOnly"}
     | {"dependentRequired", "dependencies", "contentEncoding", "contentMediaType", "minContains", "maxContains"}
     | {"strict", "externalDocs", "collectionFormat"}
@@ -110,7 +109,7 @@ class _Normaliser:
             self._note_change((), "bare property map wrapped as an object schema")
             schema = {"type": "object", "properties": schema}
         elif "properties" not in schema:
-            schema = self._read_texts(schema) if has_descriptions(schema) else self._gather_loose(schema)
+            schema = self._read_texts(schema) if _has_descriptions(schema) else self._gather_loose(schema)
         result = self._normalise_node(schema, ())
         if is_input and result.get("type") != "object":
             result = self._object_root(result)
@@ -121,7 +120,7 @@ class _Normaliser:
         loose = [
             key
             for key, value in schema.items()
-            if key not in KEYWORDS and not str(key).startswith("x-") and isinstance(value, dict) and "type" in value
+            if key not in _KEYWORDS and not str(key).startswith("x-") and isinstance(value, dict) and "type" in value
         ]
         if not loose:
             return schema
@@ -154,7 +153,7 @@ class _Normaliser:
         self._note_change((), "parameter list rewritten as an object schema")
         properties: dict[str, Any] = {}
         for index, item in enumerate(items):
-            name, sub = read_parameter_item(item)
+            name, sub = _read_parameter_item(item)
             if name in properties:
                 raise InvalidSchemaError(f"parameter {name!r} is listed twice", pointer=f"/{index}")
             properties[name] = sub
@@ -187,7 +186,7 @@ class _Normaliser:
             if not isinstance(key, str):
                 self._note_change(path, f"key {key!r} written as text")
                 key = str(key)
-            if value is None and key not in ANNOTATIONS and key != "enum":
+            if value is None and key not in _ANNOTATIONS and key != "enum":
                 self._note_change((*path, key), "null removed")
                 continue
             self._normalise_keyword(out, key, value, (*path, key))
@@ -240,9 +239,9 @@ class _Normaliser:
             out[key] = self._read_enum(value, path)
         elif key == "examples" and not isinstance(value, list):
             out[key] = [self._note_value(path, value, "single value wrapped in a list")]
-        elif key in NUMBERS or key in COUNTS:
+        elif key in _NUMBERS or key in _COUNTS:
             out[key] = self._read_numeric(key, value, path)
-        elif key in TEXTS and not isinstance(value, str):
+        elif key in _TEXTS and not isinstance(value, str):
             raise _invalid(path, f"must be text, not {json_type(value)}")
         else:
             _refuse_non_finite(value, path)
@@ -314,7 +313,7 @@ class _Normaliser:
                 return self._note_value(path, fixed, f"text {value!r} read as a number")
         if isinstance(value, float) and not math.isfinite(value):
             raise _invalid(path, "must be a finite number")
-        if key in COUNTS and isinstance(value, float) and value.is_integer():
+        if key in _COUNTS and isinstance(value, float) and value.is_integer():
             return int(value)
         return value
 
@@ -407,7 +406,7 @@ def _refuse_non_finite(value: Any, path: Path) -> None:
             stack.extend(item.values() if isinstance(item, dict) else item)
 
 
-def has_descriptions(schema: dict[str, Any]) -> bool:
+def _has_descriptions(schema: dict[str, Any]) -> bool:
     """Whether the schema maps names to descriptions, some of which may be schemas."""
     if all(str(key).startswith("x-") for key in schema):
         return False  # annotations only, no properties
@@ -425,7 +424,7 @@ def has_typed_descriptions(schema: dict[str, Any]) -> bool:
 
 def find_unknown_keys(schema: dict[str, Any]) -> list[str]:
     """Keys of an input schema without properties that have no meaning in a schema or in any known dialect."""
-    if is_property_map(schema) or has_descriptions(schema):
+    if is_property_map(schema) or _has_descriptions(schema):
         return []
     return [
         key
@@ -434,7 +433,7 @@ def find_unknown_keys(schema: dict[str, Any]) -> list[str]:
     ]
 
 
-def read_parameter_item(item: Any) -> tuple[str, Any]:
+def _read_parameter_item(item: Any) -> tuple[str, Any]:
     """Name and schema of an item of a parameter list: also a bare name, `{"city": {...}}`, and OpenAPI's `schema`."""
     if isinstance(item, str):
         return item, {}
@@ -455,7 +454,7 @@ def is_property_map(schema: dict[str, Any]) -> bool:
         return False
     if any(isinstance(value, str) for value in schema.values()):
         # {"city": "string"}: only type names, and no key is a keyword that takes text.
-        if schema.keys() & (TEXTS | {"type", "$schema"}) or schema.keys() <= ANNOTATIONS:
+        if schema.keys() & (_TEXTS | {"type", "$schema"}) or schema.keys() <= _ANNOTATIONS:
             return False
         return all(isinstance(value, dict) or read_type(value) is not None for value in schema.values())
     # Only dicts: this shape is also that of a keyword that takes a schema or a map of schemas.

@@ -238,13 +238,14 @@ def _union_type(branches: Sequence[OptionType]) -> OptionType:
 def options_of(struct: type[msgspec.Struct]) -> dict[str, ConfigOption]:
     """The options that a struct declares, by key."""
     return {
-        field.encode_name: ConfigOption(field.name, option_type(field.type), _default_of(field), field.required)
+        field.encode_name: ConfigOption(
+            field.name,
+            option_type(field.type),
+            field.default if field.default_factory is NODEFAULT else field.default_factory(),
+            field.required,
+        )
         for field in msgspec.structs.fields(struct)
     }
-
-
-def _default_of(field: msgspec.structs.FieldInfo) -> Any:
-    return field.default if field.default_factory is NODEFAULT else field.default_factory()
 
 
 def read_options(struct: type[T], value: Any, where: str, *, base: Path | None = None) -> T:
@@ -253,7 +254,9 @@ def read_options(struct: type[T], value: Any, where: str, *, base: Path | None =
     given = read_given(known, value, where, base=base)
     lacking = [key for key, option in known.items() if option.required and key not in given]
     if lacking:
-        raise ConfigError(f"{_place_prefix(where)}needs {lacking[0]!r}{_explain_option(known[lacking[0]])}")
+        text = known[lacking[0]].description.rstrip(".")
+        meaning = f": {text[:1].lower()}{text[1:]}" if text else ""
+        raise ConfigError(f"{_place_prefix(where)}needs {lacking[0]!r}{meaning}")
     try:
         return struct(**{known[key].name: item for key, item in given.items()})
     except ConfigError as error:
@@ -268,11 +271,6 @@ def read_option(struct: type[msgspec.Struct], key: str, value: Any, where: str) 
 def read_arguments(struct: type[msgspec.Struct], **given: Any) -> dict[str, Any]:
     """Read arguments of a constructor like the keys of a config."""
     return {key: read_option(struct, key, value, key) for key, value in given.items()}
-
-
-def _explain_option(option: ConfigOption) -> str:
-    text = option.description.rstrip(".")
-    return f": {text[:1].lower()}{text[1:]}" if text else ""
 
 
 def read_given(

@@ -93,6 +93,7 @@ class References:
 
     def __init__(self, root: Schema) -> None:
         self.root = root
+        self._bases: dict[int, str] = {}
 
     def resolve(self, ref: object) -> SubSchema | None:
         """The schema a reference leads to; None if the target is not in this document."""
@@ -171,10 +172,6 @@ class References:
             stack.extend((sub, base) for _, sub in iter_children(node) if isinstance(sub, dict))
         found.setdefault("", self.root)
         return found
-
-    @cached_property
-    def _bases(self) -> dict[int, str]:
-        return {}
 
 
 def is_address(node: Schema) -> bool:

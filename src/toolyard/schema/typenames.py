@@ -226,7 +226,7 @@ class _Parser:
         if name in ("list", "array", "tuple", "set") and self._take_token("of"):
             items = self._read_single()
             return None if items is None else {"type": "array", "items": items}
-        return read_word(name)
+        return _read_word(name)
 
     def _read_generic(self, name: str, closer: str) -> Fragment | None:
         if name == "literal":
@@ -260,7 +260,7 @@ class _Parser:
         return {"enum": values} if values else None
 
 
-def read_word(name: str) -> Fragment | None:
+def _read_word(name: str) -> Fragment | None:
     """The schema of a single word, also in the plural ("strings")."""
     joined = name.replace("-", "").replace("_", "")
     for word in (name, name.removesuffix("s"), joined):
@@ -274,7 +274,7 @@ def read_word(name: str) -> Fragment | None:
 
 
 def _make_generic(name: str, arguments: list[Fragment]) -> Fragment | None:
-    base = read_word(name)
+    base = _read_word(name)
     if base is None:
         return None
     if base.get("type") == "array" and arguments and arguments[0]:

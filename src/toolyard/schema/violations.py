@@ -62,18 +62,13 @@ def word_violation(error: jsonschema_rs.ValidationError) -> str:
         case jsonschema_rs.ValidationErrorKind.Format(format=name):
             return f"must be in the format {name!r}"
         case _:
-            return _word_limit(kind) or error.message
+            words, limit = _LIMITS.get(kind.name), kind.as_dict().get("limit")
+            return words.format(limit=limit) if words and limit is not None else error.message
 
 
 def word_type(types: Iterable[str], value: Any) -> str:
     """The message for a value of the wrong type."""
     return f"must be {' or '.join(sorted(types))}, not {json_type(value)}"
-
-
-def _word_limit(kind: jsonschema_rs.ValidationErrorKind) -> str | None:
-    words = _LIMITS.get(kind.name)
-    limit = kind.as_dict().get("limit")
-    return words.format(limit=limit) if words and limit is not None else None
 
 
 _LIMITS = {

@@ -26,7 +26,7 @@ from toolyard.schema.subschemas import References, iter_children, prefix_items
 
 STEPS = 2_000_000
 """The limit for one verdict: at worst 50 milliseconds, far less with real schemas."""
-AT_ONCE_STEPS = STEPS // 8
+_AT_ONCE_STEPS = STEPS // 8
 """The limit for a verdict that blocks an event loop. One call may need two: for its arguments and its result."""
 _MOST_VISITS = 10_000
 """Maximum number of pairs of a schema and a name to follow; anything deeper counts as too deep."""
@@ -80,11 +80,11 @@ class Weight(msgspec.Struct, frozen=True):
         """The maximum length of JSON text that is judged without being measured."""
         if not self.is_bounded or self.is_unique_recursive:
             return 0
-        most = int(AT_ONCE_STEPS // (self.levels[-1] + UNIQUE * self.unique))
+        most = int(_AT_ONCE_STEPS // (self.levels[-1] + UNIQUE * self.unique))
         if self.letters:
-            most = min(most, int(AT_ONCE_STEPS / self.letters) // 2)
+            most = min(most, int(_AT_ONCE_STEPS / self.letters) // 2)
         if self.restarts:
-            most = min(most, math.isqrt(int(AT_ONCE_STEPS / self.restarts)) // 2)
+            most = min(most, math.isqrt(int(_AT_ONCE_STEPS / self.restarts)) // 2)
         # A value takes at least two bytes; very long integers cost more than one value.
         return min(2 * most, 2048 if self.unique else 1 << 16 if self.compares else 2 * most)
 

@@ -6,7 +6,6 @@ lost: a section that cannot be parsed stays in the text.
 
 from __future__ import annotations
 
-import functools
 import inspect
 import re
 import sys
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from toolyard.model.json_schema import json_type
-from toolyard.schema.derive.signature import EMPTY
+from toolyard.schema.derive.signature import EMPTY, unwrap_partial
 from toolyard.schema.subschemas import types_of
 from toolyard.schema.typenames import read_type
 
@@ -80,8 +79,7 @@ def read_docstring(obj: Any) -> DocInfo:
     A class is described by its own docstring, its parameters by that and by `__init__`. A callable instance is
     described by its `__call__`, else by its class. A malformed docstring becomes the description as a whole.
     """
-    while isinstance(obj, functools.partial):
-        obj = obj.func
+    obj = unwrap_partial(obj)
     if isinstance(obj, type):
         own, init = parse_docstring(_class_doc(obj), attributes=True), parse_docstring(_init_doc(obj))
         types = {**own.types, **init.types}

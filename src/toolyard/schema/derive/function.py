@@ -73,7 +73,13 @@ def derive(fn: Callable[..., Any], *, parameters: Schema | None = None) -> Deriv
         derived = _derive_constructor(fn)
     else:
         read, doc = read_outline(fn), read_docstring(fn)
-        derived = _assemble_schema(fn, read, doc, _plan_arguments(read, doc, lenient=parameters is not None))
+        try:
+            plan = _describe_parameters(read, doc)
+        except DefinitionError:
+            if parameters is None:
+                raise
+            plan = ArgumentPlan({}, None, ())
+        derived = _assemble_schema(fn, read, doc, plan)
     return derived if parameters is None else msgspec.structs.replace(derived, parameters=parameters)
 
 
@@ -93,15 +99,6 @@ def derive_model(fn: Callable[..., Any], input_model: type[BaseModel]) -> Derive
 
     plan = ArgumentPlan(_model_schema(input_model), prepare, ())
     return msgspec.structs.replace(_assemble_schema(fn, read, read_docstring(fn), plan), place=place)
-
-
-def _plan_arguments(read: Outline, doc: DocInfo, *, lenient: bool) -> ArgumentPlan:
-    try:
-        return _describe_parameters(read, doc)
-    except DefinitionError:
-        if lenient:
-            return ArgumentPlan({}, None, ())
-        raise
 
 
 def _derive_constructor(model: type[BaseModel]) -> Derived:
@@ -235,7 +232,9 @@ def _describe_parameters(read: Outline, doc: DocInfo) -> ArgumentPlan:
         rest = None if extra is None else _make_rest_field(extra)
         model = _make_model(read.label, fields, rest, doc)
         schema = schema_of(model)
-        _refuse_other_qualifiers(model, fields)
+        for field in fields:
+            if field.slot not in model.model_fields:
+                raise TypeError(f"{inspect.formatannotation(field.annotation)} annotates no parameter")
     except NO_SCHEMA as error:
         raise _explain_no_schema(read.label, [*named, *([extra] if extra else [])], error) from error
     untyped = {item.name for item in read.parameters if item.annotation is EMPTY}
@@ -304,12 +303,6 @@ def _read_remark(info: FieldInfo) -> str | None:
     """The description from `Annotated[str, "Where to."]`, as many write it, or `Doc("Where to.")`."""
     said = (item if isinstance(item, str) else getattr(item, "documentation", None) for item in info.metadata)
     return next((text for text in said if isinstance(text, str) and text.strip()), None)
-
-
-def _refuse_other_qualifiers(model: type[BaseModel], fields: Sequence[_Field]) -> None:
-    for field in fields:
-        if field.slot not in model.model_fields:
-            raise TypeError(f"{inspect.formatannotation(field.annotation)} annotates no parameter")
 
 
 def _explain_no_schema(label: str, parameters: Sequence[Parameter], error: Exception) -> DefinitionError:

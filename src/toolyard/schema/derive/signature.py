@@ -111,7 +111,9 @@ def read_parameters(read: Outline) -> tuple[tuple[Parameter, ...], Parameter | N
             )
         annotation = _resolve_annotation(read, parameter)
         if parameter.kind is not inspect.Parameter.VAR_KEYWORD:
-            named.append(_read_parameter(parameter, annotation))
+            by_position = parameter.kind is inspect.Parameter.POSITIONAL_ONLY
+            required = parameter.default is EMPTY
+            named.append(Parameter(parameter.name, annotation, parameter.default, required, by_position))
         elif typing.get_origin(annotation) in _UNPACK:
             named += _unpack_kwargs(read.label, typing.get_args(annotation)[0])
         else:
@@ -158,16 +160,6 @@ def unwrap_partial(fn: Any) -> Any:
     return fn
 
 
-def _read_parameter(parameter: inspect.Parameter, annotation: Any) -> Parameter:
-    return Parameter(
-        name=parameter.name,
-        annotation=annotation,
-        default=parameter.default,
-        required=parameter.default is EMPTY,
-        positional=parameter.kind is inspect.Parameter.POSITIONAL_ONLY,
-    )
-
-
 def _unpack_kwargs(label: str, typed_dict: Any) -> Iterator[Parameter]:
     try:
         hints = typing.get_type_hints(typed_dict, include_extras=True)
@@ -190,14 +182,12 @@ def _resolve_annotation(read: Outline, parameter: inspect.Parameter) -> Any:
     try:
         return read.scope.resolve(parameter.annotation)
     except _UNRESOLVED as error:
+        written = parameter.annotation
+        shown = repr(written) if isinstance(written, str) else inspect.formatannotation(written)
         raise DefinitionError(
-            f"{read.label}: the annotation {_show_annotation(parameter.annotation)} of parameter {parameter.name!r} "
+            f"{read.label}: the annotation {shown} of parameter {parameter.name!r} "
             f"cannot be resolved ({error}); import its names at run time, in the module of the function"
         ) from None
-
-
-def _show_annotation(annotation: Any) -> str:
-    return repr(annotation) if isinstance(annotation, str) else inspect.formatannotation(annotation)
 
 
 def _return_hint(fn: Any, signature: inspect.Signature, scope: _Scope) -> Any:

@@ -123,12 +123,8 @@ def _make_portable_dict(typed_dict: Any, made: dict[Any, Any]) -> Any:
     made[typed_dict] = copy
     hints = typing.get_type_hints(typed_dict, include_extras=True)
     copy.__annotations__ = {name: make_portable(hint, made) for name, hint in hints.items()}
-    copy.__required_keys__, copy.__optional_keys__ = typed_dict.__required_keys__, typed_dict.__optional_keys__
-    copy.__doc__, copy.__module__, copy.__qualname__ = (
-        typed_dict.__doc__,
-        typed_dict.__module__,
-        typed_dict.__qualname__,
-    )
+    for fact in ("__required_keys__", "__optional_keys__", "__doc__", "__module__", "__qualname__"):
+        setattr(copy, fact, getattr(typed_dict, fact))
     return copy
 
 
