@@ -20,8 +20,7 @@ from toolyard.calls.waits import Flow, WaitPair
 from toolyard.dialects.mcp import read_answer
 from toolyard.engines.effectful import OutwardEngine, SimulationOptions
 from toolyard.links.mcp import Handlers, McpLink, give_back, lease
-from toolyard.links.mcp.options import limits_of, read_handlers, read_server
-from toolyard.links.mcp.secrets import secrets_of
+from toolyard.links.mcp.options import limits_of, read_handlers, read_server, secrets_of
 from toolyard.loop.home import link_loop
 from toolyard.loop.threads import reset_after_fork
 from toolyard.model.bindings import McpBinding, McpServer

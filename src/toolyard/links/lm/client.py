@@ -20,8 +20,7 @@ from toolyard.model.errors import CallError, CallTimeout, Unavailable
 from toolyard.sessions.gate import Gate
 
 if TYPE_CHECKING:
-    from toolyard.links.lm.llama import LlamaBackend
-    from toolyard.links.lm.providers import HttpBackend
+    from toolyard.links.lm.providers import HttpBackend, LlamaBackend
 
 
 _FIRST_PAUSE = 0.5
@@ -187,13 +186,9 @@ def _derive_jitter(request: LMRequest, attempt: int) -> float:
 
 
 def _make_backend(config: LMConfig) -> HttpBackend | LlamaBackend:
-    if config.type == "llama":
-        from toolyard.links.lm.llama import LlamaBackend
+    from toolyard.links.lm.providers import HttpBackend, LlamaBackend
 
-        return LlamaBackend(config)
-    from toolyard.links.lm.providers import HttpBackend
-
-    return HttpBackend(config)
+    return LlamaBackend(config) if config.type == "llama" else HttpBackend(config)
 
 
 _MINUTE = 60.0

@@ -18,8 +18,8 @@ import msgspec
 from toolyard.links.mcp.connection import Connection, Listing, ToolsCall
 from toolyard.links.mcp.errors import SessionLostError, make_timeout_error, mark_unsent, mark_without_effect
 from toolyard.links.mcp.finder import Finder
-from toolyard.links.mcp.peer import Handlers, LinkLimits, Peer
-from toolyard.links.mcp.secrets import LinkSecrets
+from toolyard.links.mcp.options import credentials_of, secrets_of
+from toolyard.links.mcp.peer import Handlers, LinkLimits, LinkSecrets, Peer
 from toolyard.links.mcp.web import Web
 from toolyard.links.mcp.wire import McpWire
 from toolyard.loop.home import link_loop
@@ -61,7 +61,7 @@ class McpLink(Closing):
         self.state: State = "new"
         self.error: str | None = None
         """Why the connection is, or last was, down; without secrets."""
-        self.secrets = LinkSecrets(server, self._current_tokens)
+        self.secrets = LinkSecrets(secrets_of(server), credentials_of(server), self._current_tokens)
         self._fault: CallError | None = None
         self._connection: Connection | None = None
         self._attempt: asyncio.Task[None] | None = None

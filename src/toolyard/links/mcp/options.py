@@ -1,25 +1,30 @@
-"""Create an `McpServer` from the options of a source or an engine; errors are raised at once."""
+"""Create an `McpServer` from the options of a source or an engine; errors are raised at once.
+
+`secrets_of` and `credentials_of` tell which of its values are secret.
+"""
 
 from __future__ import annotations
 
+import re
 import shlex
 import shutil
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, get_args
+from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
 from toolyard.links.http.addresses import read_url
 from toolyard.links.mcp.peer import Handler, Handlers, LinkLimits
-from toolyard.links.mcp.secrets import SECRET_FLAG
 from toolyard.links.mcp.web import AUTH_KINDS, read_credential
 from toolyard.model.bindings import AuthField, McpServer, Transport
 from toolyard.model.errors import CallError, ConfigError
 from toolyard.model.json_schema import json_type
 from toolyard.schema.common_options import McpServerOptions, read_trust
 from toolyard.schema.options import Text, option_type, read_arguments, read_value
+from toolyard.words.redactor import find_credentials
 
 _ALIASES: dict[str, Transport] = {"streamable-http": "http", "streamable_http": "http", "streamableHttp": "http"}
 """Names of transports in other programs."""
@@ -146,7 +151,7 @@ def _show_command(words: list[str]) -> str:
     for flag, word in pairwise(words):
         if word.startswith("-") or "=" in word or "://" in word:
             continue
-        if flag.startswith("-") and SECRET_FLAG.search(flag):
+        if flag.startswith("-") and _SECRET_FLAG.search(flag):
             continue
         if first or word.startswith(("/", "./", "../", "~")):
             shown.append(word)
@@ -179,3 +184,63 @@ def _auth_value(key: str, value: Any) -> str | tuple[str, ...]:
     if key == "in_body" and type(value) is bool:
         return "true" if value else "false"
     return str(read_value(_TEXT, value, f"auth.{key}"))
+
+
+_PUBLIC_AUTH = frozenset(
+    {
+        *("type", "in", "name", "user", "token_url", "client_id", "client_name", "scopes", "redirect_uri", "store"),
+        *("hosts", "in_body"),
+    }
+)
+"""Fields of `auth` that are not secret."""
+_SECRET_FLAG = re.compile(r"(?i)pass|pwd|secret|token|key|auth|cred|bearer|cookie|header|\bpat\b")
+"""Command-line options whose values are secret."""
+_PLAIN = re.compile(r"[-+]?[\d.]+|true|false|yes|no|on|off", re.IGNORECASE)
+_SHORTEST = 6
+"""Shorter values are not redacted, since they occur everywhere."""
+
+
+def secrets_of(server: McpServer) -> tuple[str, ...]:
+    """Values from the server's configuration that must not be shown anywhere."""
+    found = [value for _, value in _environment(server)]
+    found += [*_certain_secrets(server), *(value for _, value in _query(server))]
+    for _, value in server.headers:
+        found += [value, *value.split(" ")[1:]]
+    return tuple(dict.fromkeys(value for value in found if len(value) >= _SHORTEST))
+
+
+def credentials_of(server: McpServer) -> tuple[str, ...]:
+    """The credentials among the secrets, certain or recognised by name, which results must not repeat."""
+    named = [*_environment(server), *server.headers, *_query(server)]
+    found = [*_certain_secrets(server), *(part for item in named for part in find_credentials(*item))]
+    return tuple(dict.fromkeys(found))
+
+
+def _environment(server: McpServer) -> list[tuple[str, str]]:
+    return [(name, value) for name, value in server.env if not _PLAIN.fullmatch(value) and not _is_location(value)]
+
+
+def _query(server: McpServer) -> list[tuple[str, str]]:
+    return [] if server.url is None else parse_qsl(urlsplit(server.url).query)
+
+
+def _certain_secrets(server: McpServer) -> list[str]:
+    found = [held for name, held in server.auth if name not in _PUBLIC_AUTH and isinstance(held, str)]
+    for flag, value in zip(("", *server.args), server.args, strict=False):
+        name, sign, rest = value.partition("=")
+        if sign and name.startswith("-") and _SECRET_FLAG.search(name):
+            found.append(rest)
+        elif flag.startswith("-") and "=" not in flag and _SECRET_FLAG.search(flag):
+            found.append(value)
+    return found
+
+
+def _is_location(value: str) -> bool:
+    """Whether this is an existing path, or a URL without a query or user info."""
+    if "://" in value:
+        parts = urlsplit(value)
+        return not parts.query and "@" not in value
+    try:
+        return value.startswith(("/", "./", "../")) and Path(value).parent.is_dir()
+    except (OSError, ValueError):
+        return False

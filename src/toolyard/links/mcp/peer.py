@@ -19,7 +19,6 @@ from toolyard.dialects.mcp_protocol import DECLINED, INTERNAL_ERROR, LEVELS, LIS
 from toolyard.links.mcp import framing
 from toolyard.links.mcp.errors import make_rpc_error
 from toolyard.links.mcp.framing import Id, JsonRpcMessage
-from toolyard.links.mcp.secrets import LinkSecrets
 from toolyard.loop.home import home_loop
 from toolyard.loop.pacing import TokenBucket
 from toolyard.loop.threads import Threads, await_future
@@ -107,6 +106,32 @@ class McpReply(msgspec.Struct, frozen=True):
     result: Any
     size: int
     """Bytes of the message."""
+
+
+class LinkSecrets:
+    """The secrets and credentials of a server, and the current tokens for it, which change while a link lives."""
+
+    def __init__(
+        self, secrets: tuple[str, ...], credentials: tuple[str, ...], list_tokens: Callable[[], tuple[str, ...]]
+    ) -> None:
+        self._fixed = secrets
+        self._credentials = credentials
+        self._list_tokens = list_tokens
+        self._tokens: tuple[str, ...] = ()
+        self._redactor = Redactor(secrets)
+
+    @property
+    def credentials(self) -> tuple[str, ...]:
+        """The configured credentials and current tokens, which results must not repeat."""
+        return (*self._credentials, *self._list_tokens())
+
+    @property
+    def redactor(self) -> Redactor:
+        """Redacts the current secrets from texts."""
+        tokens = self._list_tokens()
+        if tokens != self._tokens:
+            self._redactor, self._tokens = Redactor((*self._fixed, *tokens)), tokens
+        return self._redactor
 
 
 class Peer:

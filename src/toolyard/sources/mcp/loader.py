@@ -101,8 +101,7 @@ class MCPToolLoader(ToolLoader):
         on_error: str = "skip",
         on_duplicate: str = "skip",
     ) -> None:
-        from toolyard.links.mcp.options import read_handlers, read_server
-        from toolyard.links.mcp.secrets import credentials_of, secrets_of
+        from toolyard.links.mcp.options import credentials_of, read_handlers, read_server, secrets_of
 
         check_namespace(namespace)
         self.namespace = namespace
