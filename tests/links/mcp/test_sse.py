@@ -10,7 +10,7 @@ from waiting import SOON, until
 from links.fake_server import FakeServer, respond
 from links.mcp.conftest import SECRET, in_seconds, text_of
 from links.mcp.web_server import chunk, event, result, text
-from toolyard.links.mcp.finder import Candidate, candidates
+from toolyard.links.mcp.finder import candidates
 from toolyard.model.bindings import McpServer
 from toolyard.model.errors import CallTimeout, Denied, Interrupted, ToolFailed, Unavailable
 
@@ -185,7 +185,7 @@ def test_an_address_with_neither_kind_says_what_the_first_answered(links):
 )  # fmt: skip
 def test_where_a_server_is_looked_for(url, transport, expected):
     server = McpServer(name="x", url=url, transport=transport)
-    assert candidates(server) == [Candidate(*pair) for pair in expected]
+    assert candidates(server) == expected
 
 
 @pytest.mark.parametrize("status", [404, 410])

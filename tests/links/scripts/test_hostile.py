@@ -199,7 +199,7 @@ def test_what_a_script_prints_after_its_answer_is_shown_to_no_other_call(pools, 
             return os.getpid()
     """)
     pid = pool.call(code, "run", {}, deadline=soon()).value
-    until(lambda: not next(iter(pool._slots._idle)).is_ready())
+    until(lambda: not next(iter(pool._slots.idle)).is_ready())
     answer = pool.call(code, "pid", {}, deadline=soon())
     assert (answer.value != pid, answer.stdout) == (True, "")
 
@@ -217,7 +217,7 @@ def test_an_answer_written_before_the_call_is_not_used(pools, level):
             return "true"
     """)
     pool.call(code, "run", {}, deadline=soon())
-    until(lambda: not next(iter(pool._slots._idle)).is_ready())
+    until(lambda: not next(iter(pool._slots.idle)).is_ready())
     assert pool.call(code, "ok", {}, deadline=soon()).value == "true"
 
 

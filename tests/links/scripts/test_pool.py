@@ -208,7 +208,7 @@ def test_a_thread_that_is_interrupted_while_it_waits_leaves_its_place_to_the_nex
     pool.call(BASIC, "pid", {}, deadline=soon())
     slow = threading.Thread(target=pool.call, args=(BASIC, "sleep", {"seconds": 1}), kwargs={"deadline": soon()})
     slow.start()
-    until(lambda: not pool._slots._idle)
+    until(lambda: not pool._slots.idle)
     main = threading.get_ident()
     before = signal.signal(signal.SIGUSR1, interrupt)
 
@@ -255,7 +255,7 @@ def test_a_call_waits_for_a_worker_no_longer_than_its_deadline_and_has_done_noth
     pool.call(BASIC, "pid", {}, deadline=soon())
     slow = threading.Thread(target=pool.call, args=(BASIC, "sleep", {"seconds": 2}), kwargs={"deadline": soon()})
     slow.start()
-    while pool._slots._idle:
+    while pool._slots.idle:
         time.sleep(0.001)
     with pytest.raises(CallTimeout, match="all 1 workers were busy") as caught:
         pool.call(BASIC, "count", {}, deadline=soon(0.05))
@@ -301,7 +301,7 @@ async def test_a_cancelled_call_ends_its_worker_and_the_next_finds_another(pools
     pool = pools("rlimits", workers=1)
     before = (await pool.acall(BASIC, "pid", {}, deadline=soon())).value
     task = asyncio.create_task(pool.acall(BASIC, "sleep", {"seconds": 600}, deadline=soon(600)))
-    await asyncio.to_thread(until, lambda: not pool._slots._idle)
+    await asyncio.to_thread(until, lambda: not pool._slots.idle)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -312,7 +312,7 @@ async def test_a_call_cancelled_while_it_waits_gives_its_place_to_the_next(pools
     pool = pools("rlimits", workers=1)
     await pool.acall(BASIC, "pid", {}, deadline=soon())
     running = asyncio.create_task(pool.acall(BASIC, "sleep", {"seconds": 0.3}, deadline=soon()))
-    await asyncio.to_thread(until, lambda: not pool._slots._idle)
+    await asyncio.to_thread(until, lambda: not pool._slots.idle)
     waiting = [asyncio.create_task(pool.acall(BASIC, "echo", {"value": n}, deadline=soon())) for n in range(3)]
     await asyncio.sleep(0)
     waiting[0].cancel()
@@ -419,7 +419,7 @@ class SlotsMachine(RuleBasedStateMachine):
     def find(self, key):
         if self.entered:
             self.entered -= 1
-            known = [worker for worker in self.slots._idle if worker.key == key]
+            known = [worker for worker in self.slots.idle if worker.key == key]
             found = self.slots.find(key)
             assert found is (known[-1] if known else found)
             self.held.append(found if found is not None and found.key == key else FakeWorker(key))
@@ -437,7 +437,7 @@ class SlotsMachine(RuleBasedStateMachine):
     @invariant()
     def slots_add_up(self):
         assert self.entered + len(self.held) + len(self.slots.gate.free) == self.size
-        assert len(self.held) + len(self.slots._idle) <= self.size
+        assert len(self.held) + len(self.slots.idle) <= self.size
 
 
 SlotsMachine.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)

@@ -9,8 +9,6 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Literal
 
-import msgspec
-
 from toolyard.dialects.mcp_protocol import HANDSHAKE, NEWEST_HANDSHAKE, STATELESS, TOOLYARD, UNSUPPORTED_VERSION
 from toolyard.links.mcp.connection import Agreement, Connection, make_meta
 from toolyard.links.mcp.errors import RequestRefused, SessionLostError, is_refusal, make_connect_timeout, status_of
@@ -26,14 +24,8 @@ from toolyard.model.errors import CallError, Denied, Interrupted, Unavailable
 _TIME_SHARE = 0.6
 """The part of the remaining time for one candidate while there are others to try."""
 
-Way = Literal["http", "sse"]
-
-
-class Candidate(msgspec.Struct, frozen=True):
-    """A possible URL of the server, with its transport."""
-
-    way: Way
-    url: str
+Candidate = tuple[Literal["http", "sse"], str]
+"""A transport, and a possible URL of the server."""
 
 
 class Finder:
@@ -108,10 +100,11 @@ class Finder:
         raise failures[0]
 
     async def _connect_at(self, candidate: Candidate, deadline: float) -> Connection:
-        make_wire = StreamableWire if candidate.way == "http" else SseWire
-        wire = make_wire(self._open_web(), candidate.url, self._make_peer(), self._lost)
+        transport, url = candidate
+        make_wire = StreamableWire if transport == "http" else SseWire
+        wire = make_wire(self._open_web(), url, self._make_peer(), self._lost)
         try:
-            return await self._agree_over(wire, deadline, old_only=candidate.way == "sse")
+            return await self._agree_over(wire, deadline, old_only=transport == "sse")
         except ProbeFailedError as error:
             raise error.fault from None
         except SessionLostError:
@@ -136,7 +129,8 @@ class Finder:
 def candidates(server: McpServer) -> list[Candidate]:
     """The URLs and transports to try, in order."""
     url = server.url or ""
-    http, sse = Candidate("http", url), Candidate("sse", url)
+    http: Candidate = ("http", url)
+    sse: Candidate = ("sse", url)
     if server.transport in ("http", "sse"):
         return [http if server.transport == "http" else sse]
     path, mark, query = url.partition("?")
@@ -145,7 +139,7 @@ def candidates(server: McpServer) -> list[Candidate]:
         return [sse, http]
     if bare.endswith("/mcp"):
         return [http, sse]
-    return [http, Candidate("http", f"{bare}/mcp{mark}{query}"), sse, Candidate("sse", f"{bare}/sse{mark}{query}")]
+    return [http, ("http", f"{bare}/mcp{mark}{query}"), sse, ("sse", f"{bare}/sse{mark}{query}")]
 
 
 _KNOWN = ", ".join((*HANDSHAKE, STATELESS))

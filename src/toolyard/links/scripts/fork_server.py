@@ -23,17 +23,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from toolyard.links.scripts import sandbox
 from toolyard.links.scripts.inside import kernel
-from toolyard.links.scripts.sandbox import (
-    Level,
-    bwrap,
-    count_tasks,
-    environment,
-    identity,
-    interpreter,
-    module_places,
-    readable,
-)
 from toolyard.links.scripts.worker import DeadlinePassed, ExchangeError, Worker, WorkerEnd, WorkerExchange, describe_end
 from toolyard.loop.home import link_loop
 from toolyard.model.errors import CallTimeout, Unavailable
@@ -69,7 +60,7 @@ class ForkServerBroken(Exception):
 class ForkServer:
     """The fork server process with its workers. Its methods block briefly and may be called from any thread."""
 
-    def __init__(self, settings: WorkerSettings, level: Level) -> None:
+    def __init__(self, settings: WorkerSettings, level: sandbox.Level) -> None:
         self.settings = settings
         self.level = level
         self.through: tuple[str, ...] = ()
@@ -171,9 +162,9 @@ class ForkServer:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         control = theirs.fileno()
         with theirs:
-            command = [interpreter(), "-I", "-S", "-X", "utf8", "-c", _BOOT]
+            command = [sandbox.interpreter(), "-I", "-S", "-X", "utf8", "-c", _BOOT]
             if self.level == "bwrap":
-                command = [*bwrap(self.settings), *command]
+                command = [*sandbox.bwrap(self.settings), *command]
             self._control = ours
             try:
                 self._process = subprocess.Popen(  # noqa: ASYNC220, S603 - it returns at once
@@ -191,10 +182,10 @@ class ForkServer:
 
     def _child_config(self, control: int) -> dict[str, Any]:
         settings, level = self.settings, self.level
-        someone = identity(settings)
+        someone = sandbox.identity(settings)
         in_bwrap = level == "bwrap"
         own_count = in_bwrap and someone is None
-        busy = 2 if own_count else count_tasks(os.geteuid() if someone is None else someone[0])
+        busy = 2 if own_count else sandbox.count_tasks(os.geteuid() if someone is None else someone[0])
         if not in_bwrap:
             self._folder = tempfile.mkdtemp(prefix="toolyard-workers-")
             if someone is not None:
@@ -203,15 +194,15 @@ class ForkServer:
         return {
             "control": control,
             "parent": None if in_bwrap else os.getpid(),
-            "path": module_places() if settings.imports == "site" else (),
+            "path": sandbox.module_places() if settings.imports == "site" else (),
             "uid": None if someone is None else someone[0],
             "gid": None if someone is None else someone[1],
-            "env": environment(settings),
+            "env": sandbox.environment(settings),
             "work": self._folder or "/tmp",  # noqa: S108 - a private one
             "give": someone is not None and not in_bwrap,
             "own_files": someone is None and level == "landlock",
             "landlock": level != "rlimits" and kernel.landlock_abi() > 0,
-            "readable": (*readable(settings), *(("/proc",) if in_bwrap else ())),
+            "readable": (*sandbox.readable(settings), *(("/proc",) if in_bwrap else ())),
             "seccomp": kernel.can_filter(),
             "memory_bytes": settings.memory_bytes,
             "cpu_seconds": settings.cpu_seconds,
@@ -267,9 +258,9 @@ def _compile_modules() -> list[tuple[str, CodeType]]:
 class Supervisor:
     """Starts workers. Its methods block briefly, and must not be called on the loop of links."""
 
-    def __init__(self, settings: WorkerSettings, level: Level, label: str) -> None:
+    def __init__(self, settings: WorkerSettings, level: sandbox.Level, label: str) -> None:
         self._settings = settings
-        self._level: Level = level
+        self._level: sandbox.Level = level
         self._label = label
         self._lock = threading.Lock()
         self._fork_server: ForkServer | None = None

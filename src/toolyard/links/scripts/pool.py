@@ -89,30 +89,29 @@ class PoolSlots:
     def __init__(self, size: int) -> None:
         self.gate = Gate(size)
         self._lock = threading.Lock()
-        self._idle: OrderedDict[Worker, None] = OrderedDict()
+        self.idle: OrderedDict[Worker, None] = OrderedDict()
 
     def find(self, key: tuple[str, str]) -> Worker | None:
         """For the holder of a slot: an idle worker with that script, or one that must be replaced, or None."""
         with self._lock:
-            for worker in reversed(self._idle):
+            for worker in reversed(self.idle):
                 if worker.key == key:
-                    del self._idle[worker]
+                    del self.idle[worker]
                     return worker
-            return self._idle.popitem(last=False)[0] if len(self._idle) > len(self.gate.free) else None
+            return self.idle.popitem(last=False)[0] if len(self.idle) > len(self.gate.free) else None
 
     def release(self, worker: Worker | None) -> None:
         """Give back a slot, with its worker if that can be used again."""
         # Both under the lock: otherwise there could be one worker too many in between.
         with self._lock:
             if worker is not None:
-                self._idle[worker] = None
+                self.idle[worker] = None
             self.gate.leave()
 
-    def remove_idle(self, *, locked: bool = True) -> list[Worker]:
+    def remove_idle(self) -> list[Worker]:
         """Remove and return the idle workers."""
-        # In a forked child there are no other threads, and nothing would release the lock.
-        with self._lock if locked else threading.Lock():
-            idle, self._idle = list(self._idle), OrderedDict()
+        with self._lock:
+            idle, self.idle = list(self.idle), OrderedDict()
         return idle
 
 
@@ -184,7 +183,7 @@ class ScriptPool(Closing):
 
     def reset_in_child(self) -> None:
         """Start with new workers: a forked child must not use those of its parent."""
-        for worker in self._slots.remove_idle(locked=False):
+        for worker in self._slots.idle:  # its lock may be held by a thread that does not exist here
             worker.close()
         self._supervisor.disown()
         self._reset()

@@ -14,21 +14,8 @@ from builtins import len  # noqa: A004 - a script may replace it, and is heard a
 from contextlib import suppress
 from signal import SIGKILL
 
-from . import kernel
-from .kernel import kill_group
-from .serving import (
-    IN,
-    OUT,
-    ScriptRefused,
-    describe_error,
-    encode,
-    escape_surrogates,
-    execute,
-    flush,
-    read_frame,
-    takes_ctx,
-    write_frame,
-)
+from . import kernel, serving
+from .serving import OUT, ScriptRefused, encode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,17 +37,17 @@ _CONSTANTS = {"TOOL_NAME", "TOOL_DESCRIPTION", "TOOL_PARAMETERS", "TOOL_OUTPUT",
 def serve(config: Config) -> None:
     """Respond to one frame for each file until the pipe is closed."""
     kernel.adopt_orphans()
-    write_frame(OUT, b'{"ready":true}')
+    serving.write_frame(OUT, b'{"ready":true}')
     tried: set[str] = set(_NEVER_PRELOADED)
     # The memory reserved for the result is not available to the file.
     limit = min(config["max_answer_bytes"], config["memory_bytes"] // 4)
-    while (frame := read_frame(IN)) is not None:
+    while (frame := serving.read_frame(serving.IN)) is not None:
         file, source = frame["file"], frame["code"].encode("latin-1")
         _preload_imports(source, tried)
         body, clean = _read_in_fork(file, source, limit)
-        flush()
+        serving.flush()
         head = b'{"token":"%s","again":%s,"body":' % (frame["token"].encode(), b"true" if clean else b"false")
-        write_frame(OUT, head + body + b"}")
+        serving.write_frame(OUT, head + body + b"}")
     os._exit(0)
 
 
@@ -82,7 +69,7 @@ def _preload_imports(source: bytes, tried: set[str]) -> None:
 
 
 def _read_in_fork(file: str, source: bytes, limit: int) -> tuple[bytes, bool]:
-    flush()
+    serving.flush()
     try:
         # Not a pipe, since a process that the file leaves behind could keep the other end open.
         memory = mmap.mmap(-1, _HEAD + limit)
@@ -94,7 +81,7 @@ def _read_in_fork(file: str, source: bytes, limit: int) -> tuple[bytes, bool]:
         _run_reader(file, source, limit, memory)
     # It has exited but is not reaped, so its process group id cannot be reused yet.
     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-    kill_group(pid)
+    kernel.kill_group(pid)
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     with memory:
         size = int.from_bytes(memory[:_HEAD], "big")
@@ -108,11 +95,11 @@ def _run_reader(file: str, source: bytes, limit: int, memory: mmap.mmap) -> None
     try:
         os.setpgid(0, 0)
         kernel.die_with_parent(SIGKILL)
-        os.close(IN)
+        os.close(serving.IN)
         os.close(OUT)
         gc.disable()
         body = encode(_declare(file, source, limit)).encode()
-        flush()
+        serving.flush()
         memory[: _HEAD + len(body)] = len(body).to_bytes(_HEAD, "big") + body
     finally:
         os._exit(0)
@@ -131,12 +118,12 @@ def _has_no_children() -> bool:
 def _declare(file: str, source: bytes, limit: int) -> dict[str, Any]:
     """The result of reading a file, whatever it raises."""
     try:
-        tools = read_tools(vars(execute(file, source)))
+        tools = read_tools(vars(serving.execute(file, source)))
         size = len(encode(tools).encode())
         if size > limit:
             raise ScriptRefused(f"it declares {size} bytes, more than the {limit} that are allowed")
     except BaseException as error:  # noqa: BLE001 - the top level of a file may raise anything
-        return {"fault": describe_error(error, file, source)}
+        return {"fault": serving.describe_error(error, file, source)}
     return {"tools": tools}
 
 
@@ -186,7 +173,7 @@ def _read_tool(entry: dict[str, Any], names: dict[str, Any], handler: str) -> di
     tool["aliases"] = _read_texts(entry.pop("aliases", ()), f"{handler}['aliases']")
     if entry:
         raise ScriptRefused(f"{handler} has keys that are not known: {', '.join(sorted(map(str, entry)))}")
-    tool |= {"handler": handler, "takes_ctx": takes_ctx(function)}
+    tool |= {"handler": handler, "takes_ctx": serving.takes_ctx(function)}
     tool["is_async"] = _is_async(function)
     return tool
 
@@ -233,7 +220,7 @@ def _add_aliases(tools: list[dict[str, Any]], aliases: Any) -> None:
             name, more = (value, [key]) if isinstance(value, str) else (key, value)
             if name not in by_name:
                 raise ScriptRefused(
-                    f"TOOL_ALIASES names {escape_surrogates(str(name))!r}, which is no tool of this file"
+                    f"TOOL_ALIASES names {serving.escape_surrogates(str(name))!r}, which is no tool of this file"
                 )
             by_name[name]["aliases"] += _read_texts(more, "TOOL_ALIASES")
         return
