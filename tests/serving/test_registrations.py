@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from toolyard import ToolRegistry
+from toolyard.model.errors import EnrichmentError
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.registrations import KIND, Registrations
 from toolyard.serving.wire_types import Registration
@@ -55,7 +56,7 @@ async def test_enrichments_never_run_on_the_loop_of_the_server_and_a_failure_cha
     await tools.start()
     assert await tools.put("n::a", Registration(description="A"))
     moody.fails = True
-    with pytest.raises(HttpFault):
+    with pytest.raises(EnrichmentError):
         await tools.put("n::b", Registration(description="B"))
     assert [record.name for record in await records.aall(KIND)] == ["n::a"]
     assert "n::b" not in registry
