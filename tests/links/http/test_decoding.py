@@ -95,8 +95,8 @@ def test_the_limit_is_exact(encoding):
 
 
 def test_a_bomb_is_cut_while_it_is_small():
-    maker = zlib.compressobj(9, wbits=31)
-    bomb = b"".join(maker.compress(bytes(MIB)) for _ in range(200)) + maker.flush()
+    maker = zlib.compressobj(1, wbits=31)
+    bomb = b"".join(maker.compress(bytes(MIB)) for _ in range(50)) + maker.flush()
     tracemalloc.start()
     try:
         with pytest.raises(TooLargeError):

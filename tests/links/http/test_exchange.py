@@ -1,21 +1,16 @@
-"""`GuardedClient.astream`: answers read while they come, with the same guards."""
+"""`GuardedClient.astream`: answers read while they come, and what connections carry after them."""
 
 import asyncio
-import gzip
 import socket
 import threading
-import zlib
 
 import pytest
 from waiting import SOON
 
 from links.conftest import get, local, post
-from links.fake_server import FakeServer, respond, send_raw
-from toolyard.links.http.addresses import Blocked
-from toolyard.links.http.auth import Bearer
-from toolyard.links.http.client import GuardedClient
+from links.fake_server import respond, send_raw
 from toolyard.links.http.messages import Outgoing
-from toolyard.model.errors import CallTimeout, Denied, InvalidArguments, ToolFailed, ToolyardError, Unavailable
+from toolyard.model.errors import CallTimeout, ToolFailed, ToolyardError, Unavailable
 
 MANY_BYTES = 256 * 1024
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n"
@@ -44,35 +39,11 @@ async def test_chunks_can_be_read_before_the_body_is_complete(server):
     assert seen == [b"one", b"two"]
 
 
-async def test_one_connection_serves_one_exchange_after_the_other(server):
-    async with local() as client:
-        for number in range(5):
-            assert await read(client, post(f"{server.url}/{number}")) == (200, b'{"path": "/%d"}' % number)
-    assert len(server.connections) == 1
-    assert server.requests[0].headers["host"] == server.url.removeprefix("http://")
-
-
-async def test_exchanges_at_once_have_connections_of_their_own(server):
-    async with local(pool=3) as client:
-        await asyncio.gather(*[read(client, get(f"{server.url}/{n}")) for n in range(12)])
-    assert 1 < len(server.connections) <= 3
-
-
 async def test_a_body_without_a_length_ends_with_the_connection(server):
     server.acts["GET", "/c"] = [send_raw(HEAD + b"\r\nall of it")]
     async with local() as client:
         assert await read(client, get(f"{server.url}/c")) == (200, b"all of it")
         assert (await read(client, get(f"{server.url}/x")))[0] == 200
-
-
-async def test_what_was_sent_beyond_the_answer_is_not_taken_for_the_next(server):
-    smuggled = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil"
-    good = HEAD + b"content-length: 4\r\n\r\ngood"
-    server.acts["GET", "/a"] = [lambda connection, request: connection.sendall(good + smuggled)]
-    async with local() as client:
-        assert await read(client, get(f"{server.url}/a")) == (200, b"good")
-        assert await read(client, get(f"{server.url}/b")) == (200, b'{"path": "/b"}')
-    assert len(server.connections) == 2
 
 
 async def test_a_connection_left_before_its_end_is_hung_up(server):
@@ -106,19 +77,8 @@ async def test_informational_responses_are_skipped(server):
 @pytest.mark.parametrize(
     ("answer", "kind", "match"),
     [
-        (b"nonsense\r\n\r\n", Unavailable, "does not answer in HTTP"),
-        (b"", Unavailable, "lost the connection"),
-        (HEAD + b"content-length: 10\r\n\r\nshort", ToolFailed, "ends before"),
-        (HEAD + b"transfer-encoding: chunked\r\n\r\n5\r\nab", ToolFailed, "ends before"),
-        (HEAD + b"transfer-encoding: chunked\r\n\r\nzz\r\n", ToolFailed, "not valid HTTP"),
-        (HEAD + b"content-length: 1\r\ncontent-length: 2\r\n\r\nx", Unavailable, "does not answer in HTTP"),
         (HEAD + b"content-length: 1\r\ntransfer-encoding: chunked\r\n\r\nx", Unavailable, "does not answer in HTTP"),
-        (b"HTTP/1.1 101 Switch\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n", Unavailable, "does not answer in HTTP"),
-        (HEAD + b"x: " + b"y" * 70_000 + b"\r\ncontent-length: 0\r\n\r\n", ToolFailed, "headers .* larger than"),
         (HEAD + b"x: " + b"y" * 400_000, ToolFailed, "headers .* larger than"),
-        (b"HTTP/1.1 103 E\r\n\r\n" * 30_000, ToolFailed, "headers .* larger than"),
-        (HEAD + b"content-encoding: br\r\ncontent-length: 1\r\n\r\nx", ToolFailed, "not encoded as it says"),
-        (HEAD + b"content-encoding: gzip\r\ncontent-length: 3\r\n\r\nxyz", ToolFailed, "not encoded as it says"),
     ],
 )
 async def test_malformed_responses_become_call_errors(server, answer, kind, match):
@@ -128,32 +88,6 @@ async def test_malformed_responses_become_call_errors(server, answer, kind, matc
             await read(client, post(f"{server.url}/bad", 10))
         assert caught.value.info.effect == "unknown"
         assert (await read(client, get(f"{server.url}/good")))[0] == 200
-
-
-@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
-async def test_encoded_answers_are_decoded_as_they_come(server, encoding):
-    text = b"hello " * 10_000
-    data = gzip.compress(text) if encoding == "gzip" else zlib.compress(text)
-    server.acts["GET", "/z"] = [respond(200, data, f"content-encoding: {encoding}")]
-    async with local() as client:
-        assert await read(client, get(f"{server.url}/z")) == (200, text)
-
-
-async def test_a_truncated_encoded_body_is_an_error(server):
-    server.acts["GET", "/z"] = [respond(200, gzip.compress(b"x" * 1000)[:-6], "content-encoding: gzip")]
-    async with local() as client:
-        with pytest.raises(ToolFailed, match="ends before"):
-            await read(client, get(f"{server.url}/z"))
-
-
-async def test_a_body_that_decodes_to_too_much_is_refused(server):
-    server.acts["GET", "/b"] = [respond(200, b"x" * 2000)]
-    server.acts["GET", "/z"] = [respond(200, gzip.compress(b"x" * 1_000_000, 1), "content-encoding: gzip")]
-    async with local() as client:
-        with pytest.raises(ToolFailed, match="larger than 1,000 bytes"):
-            await read(client, get(f"{server.url}/b"), 1000)
-        with pytest.raises(ToolFailed, match="larger than 1,000 bytes"):
-            await read(client, get(f"{server.url}/z"), 1000)
 
 
 async def test_a_body_that_is_not_read_makes_the_server_wait(server):
@@ -188,76 +122,6 @@ async def test_errors_of_the_block_are_its_own(server):
             with pytest.raises(error, match="mine"):
                 async with client.astream(get(f"{server.url}/s", 5)):
                     raise error("mine")
-
-
-async def test_private_addresses_are_not_connected_to_unless_named(server):
-    host = server.url.removeprefix("http://")
-    async with GuardedClient() as client:
-        with pytest.raises(Blocked):
-            await read(client, get(f"{server.url}/"))
-        with pytest.raises(Blocked):
-            await read(client, get(f"{server.url}/".replace("127.0.0.1", "localhost")))
-        assert server.connections == []
-        assert (await read(client, get(f"{server.url}/", named=(host,))))[0] == 200
-        # The connection that a named request left is not there for one that is not.
-        with pytest.raises(Blocked):
-            await read(client, get(f"{server.url}/"))
-
-
-async def test_redirects_are_followed_within_the_origin_for_reading_only(server):
-    with FakeServer() as other:
-        server.acts["GET", "/r"] = [respond(302, b"", "location: /there")]
-        server.acts["GET", "/out"] = [respond(302, b"", f"location: {other.url}/")]
-        server.acts["POST", "/r"] = [respond(307, b"", "location: /there")]
-        async with local() as client:
-            assert await read(client, get(f"{server.url}/r")) == (200, b'{"path": "/there"}')
-            assert (await read(client, post(f"{server.url}/r")))[0] == 307
-            with pytest.raises(Denied, match="another origin"):
-                await read(client, get(f"{server.url}/out"))
-        assert other.connections == []
-
-
-async def test_credentials_and_headers_are_those_of_every_other_request(server):
-    async with local() as client:
-        await read(client, get(f"{server.url}/", credential=Bearer(server.url, "tok"), headers=(("x-a", "ü"),)))
-        headers = server.requests[0].headers
-        assert headers["authorization"] == "Bearer tok"
-        assert headers["user-agent"].startswith("toolyard/")
-        with pytest.raises(InvalidArguments):
-            await read(client, get(f"{server.url}/", headers=(("x", "a\r\nb: c"),)))
-        with pytest.raises(InvalidArguments):
-            await read(client, get(f"{server.url}/", headers=(("content-length", "5"),)))
-
-
-async def test_certificates_are_judged(tls_server, certificate):
-    async with local() as client:
-        with pytest.raises(Unavailable, match="certificate is not trusted"):
-            await read(client, get(f"{tls_server.url}/"))
-    for verify in (str(certificate[1]), False):
-        async with local(verify=verify) as client:
-            assert (await read(client, get(f"{tls_server.url}/")))[0] == 200
-            assert (await read(client, get(f"{tls_server.url}/")))[0] == 200
-
-
-async def test_nobody_listening_is_unavailable(server):
-    server.stop_listening()
-    async with local() as client:
-        with pytest.raises(Unavailable, match="connection refused") as caught:
-            await read(client, post(f"{server.url}/"))
-        assert caught.value.info.effect == "none"
-
-
-async def test_a_cancelled_task_hangs_up_and_frees_its_place(server):
-    stop = threading.Event()
-    server.acts["GET", "/s"] = [lambda connection, request: stop.wait(SOON)]
-    async with local(pool=1) as client:
-        task = asyncio.create_task(read(client, get(f"{server.url}/s")))
-        await asyncio.sleep(0.2)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert (await read(client, get(f"{server.url}/t", 5)))[0] == 200
-    stop.set()
 
 
 async def test_closing_ends_a_stream_that_is_being_read(server):
@@ -300,7 +164,7 @@ async def test_trailers_and_chunk_extensions_are_limited(server, endless):
 
 
 async def test_small_chunks_do_not_count_as_trailers(server):
-    count = MANY_BYTES // 4
+    count = MANY_BYTES // 5
 
     def act(connection, request):
         connection.sendall(HEAD + b"transfer-encoding: chunked\r\n\r\n" + b"1\r\na\r\n" * count + b"0\r\n\r\n")
