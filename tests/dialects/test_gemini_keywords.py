@@ -28,6 +28,11 @@ def test_an_exclusive_bound_of_a_number_is_loosened_and_reported():
     assert len(changes) == 2
 
 
+def test_bounds_that_are_no_numbers_are_reported_in_one_order():
+    out, changes = told(schema.write_bounds, {"exclusiveMinimum": "a", "maximum": "b", "minimum": "c"}, "number")
+    assert out == {} and [change.split()[0] for change in changes] == ["minimum", "maximum", "exclusiveMinimum"]
+
+
 @pytest.mark.parametrize(
     ("flat", "kind", "out", "reported"),
     [

@@ -208,21 +208,19 @@ def write_counts(flat: Schema, keys: tuple[str, ...], path: Path, log: ChangeLog
 
 def write_bounds(flat: Schema, kind: str, path: Path, log: ChangeLog) -> Schema:
     """Convert numeric bounds; an exclusive bound of an integer becomes the next integer inside it."""
-    out: Schema = {key: flat[key] for key in ("minimum", "maximum") if is_number(flat.get(key))}
-    for key in flat.keys() & {"minimum", "maximum"} - out.keys():
-        log.add((*path, key), f"{key} dropped: it is not a number")
-    for key, plain, step in (("exclusiveMinimum", "minimum", 1), ("exclusiveMaximum", "maximum", -1)):
+    out: Schema = {}
+    plain_bounds, exclusive_bounds = ("minimum", "maximum"), ("exclusiveMinimum", "exclusiveMaximum")
+    for key, plain in zip(plain_bounds + exclusive_bounds, plain_bounds * 2, strict=True):
         value = flat.get(key)
         if not is_number(value):
-            if value is not None:
+            if key in flat:
                 log.add((*path, key), f"{key} dropped: it is not a number")
             continue
-        if kind == "integer":
-            value = (math.floor(value) if step > 0 else math.ceil(value)) + step
-        else:
+        if key != plain and kind == "integer":
+            value = math.floor(value) + 1 if plain == "minimum" else math.ceil(value) - 1
+        elif key != plain:
             log.add((*path, key), f"{key} became {plain}: Gemini cannot exclude the bound itself")
-        tighter = max if step > 0 else min
-        out[plain] = tighter(out.get(plain, value), value)
+        out[plain] = (max if plain == "minimum" else min)(out.get(plain, value), value)
     return out
 
 
