@@ -184,51 +184,63 @@ class MessageClient:
 
 
 class StdioTransport(asyncio.Protocol):
-    """The connection to the client."""
+    """The connection to the client: input and output, each asynchronous for a pipe or socket, and blocking for a file.
+
+    While the client does not read its messages, no further ones of it are read.
+    """
 
     def __init__(self, server: McpEndpoint) -> None:
         self._block = server.server_block
         self._lines = LineReader(self._block.max_body_bytes)
-        self._reading: asyncio.ReadTransport | None = None
-        self.out = OutputPipe(self)
+        self._input: asyncio.ReadTransport | None = None
+        self._output: asyncio.WriteTransport | None = None
+        self._file: BinaryIO | None = None
+        """The output, if it is a file."""
+        self._is_full = False
         self.client = MessageClient(server, self.write, self.write, NOBODY, server.server_block.public_url)
         self.finished = asyncio.get_running_loop().create_future()
         """Done when the client has closed its output or is gone."""
 
-    def write(self, message: bytes) -> None:
-        """Send a message as one line."""
-        self.out.write(message + b"\n")
+    async def open_output(self, fd: int) -> None:
+        """Write to this file descriptor from now on, and own it."""
+        file = os.fdopen(fd, "wb", buffering=0)
+        if _is_pipe(fd):
+            self._output, _ = await asyncio.get_running_loop().connect_write_pipe(lambda: self, file)
+            self._output.set_write_buffer_limits(high=_HIGH)
+        else:
+            self._file = file
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the transport, to pause and resume reading."""
-        self._reading = transport  # type: ignore[assignment]
+    async def open_input(self, fd: int) -> None:
+        """Read from this file descriptor from now on, and own it."""
+        loop, file = asyncio.get_running_loop(), os.fdopen(fd, "rb", buffering=0)
+        if _is_pipe(fd):
+            self._input, _ = await loop.connect_read_pipe(lambda: self, file)
+            return
+
+        def read() -> None:
+            with file:
+                while data := file.read(_CHUNK):
+                    loop.call_soon_threadsafe(self.data_received, data)
+            loop.call_soon_threadsafe(self.eof_received)
+
+        loop.run_in_executor(None, read)
+
+    def write(self, message: bytes) -> None:
+        """Send a message as one line; buffered for a pipe."""
+        if self._output is not None:
+            self._output.write(message + b"\n")
+        elif self._file is not None:
+            with suppress(OSError):
+                view = memoryview(message + b"\n")
+                while view:
+                    view = view[self._file.write(view) or 0 :]
 
     def data_received(self, data: bytes) -> None:
         """Handle complete lines; pause reading while the client does not read its messages."""
         for line in self._lines.feed(data):
             self._read_line(line)
-        if self._reading is not None and self.out.is_full:
-            self._reading.pause_reading()
-
-    def resume_reading(self) -> None:
-        """Resume reading, once the client has read its messages."""
-        if self._reading is not None:
-            self._reading.resume_reading()
-
-    def eof_received(self) -> None:
-        """Finish: the client has closed its output."""
-        self.finish()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Finish: the connection is lost."""
-        self.finish()
-
-    def finish(self) -> None:
-        """Handle the last line and set `finished`."""
-        if not self.finished.done():
-            for line in self._lines.finish():
-                self._read_line(line)
-            self.finished.set_result(None)
+        if self._input is not None and self._is_full:
+            self._input.pause_reading()
 
     def _read_line(self, line: bytes | SkippedLine) -> None:
         if isinstance(line, SkippedLine):
@@ -242,62 +254,42 @@ class StdioTransport(asyncio.Protocol):
                 return
             self.client.receive(document)
 
-
-class OutputPipe(asyncio.BaseProtocol):
-    """Output to the client: asynchronous to a pipe or socket, blocking to a file."""
-
-    def __init__(self, wire: StdioTransport) -> None:
-        self._wire = wire
-        self._transport: asyncio.WriteTransport | None = None
-        self._file: BinaryIO | None = None
-        self.is_full = False
-
-    async def open(self, fd: int) -> None:
-        """Write to this file descriptor from now on, and own it."""
-        if _is_pipe(fd):
-            pipe = os.fdopen(fd, "wb", buffering=0)
-            self._transport, _ = await asyncio.get_running_loop().connect_write_pipe(lambda: self, pipe)
-            self._transport.set_write_buffer_limits(high=_HIGH)
-        else:
-            self._file = os.fdopen(fd, "wb", buffering=0)
-
-    def write(self, data: bytes) -> None:
-        """Write all of the data, in order; buffered for a pipe."""
-        if self._transport is not None:
-            self._transport.write(data)
-        elif self._file is not None:
-            with suppress(OSError):
-                view = memoryview(data)
-                while view:
-                    view = view[self._file.write(view) or 0 :]
+    def eof_received(self) -> None:
+        """Handle the last line: the client has closed its output, or is gone."""
+        if not self.finished.done():
+            for line in self._lines.finish():
+                self._read_line(line)
+            self.finished.set_result(None)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Finish: the client is gone."""
-        self._transport = None
-        self._wire.finish()
+        """Finish: one of the pipes is closed."""
+        if self._output is not None and self._output.is_closing():
+            self._output = None
+        self.eof_received()
 
     def pause_writing(self) -> None:
         """Note that the client does not read."""
-        self.is_full = True
+        self._is_full = True
 
     def resume_writing(self) -> None:
         """Resume input: the client reads again."""
-        self.is_full = False
-        self._wire.resume_reading()
+        self._is_full = False
+        if self._input is not None:
+            self._input.resume_reading()
 
     async def flush(self, seconds: float) -> None:
         """Wait until everything is written, for at most this many seconds."""
         clock = asyncio.get_running_loop().time
         until = clock() + seconds
-        while self._transport is not None and self._transport.get_write_buffer_size() and clock() < until:
-            if self._transport.is_closing():
+        while self._output is not None and self._output.get_write_buffer_size() and clock() < until:
+            if self._output.is_closing():
                 return
             await asyncio.sleep(0.005)
 
     def close(self) -> None:
         """Close the output, dropping unwritten data."""
-        if self._transport is not None:
-            self._transport.abort()
+        if self._output is not None:
+            self._output.abort()
         elif self._file is not None:
             self._file.close()
 
@@ -320,12 +312,12 @@ def take_streams() -> tuple[int, int]:
 async def serve_stdio(server: McpEndpoint, reading: int, writing: int, stop: asyncio.Event) -> None:
     """Serve until the client closes its output or `stop` is set; then wait for running requests up to the limit."""
     wire = StdioTransport(server)
-    client, out, timeout = wire.client, wire.out, server.server_block.shutdown_timeout
-    await out.open(writing)
+    client, timeout = wire.client, server.server_block.shutdown_timeout
+    await wire.open_output(writing)
     # With a single client, its stream never has to make room for another, so `end` does nothing.
     subscriber = Subscriber("", client.notify_changed, no_op)
     server.subscribers.join(subscriber)
-    await _open_input(wire, reading)
+    await wire.open_input(reading)
     stopping = asyncio.ensure_future(stop.wait())
     try:
         await asyncio.wait({wire.finished, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -337,26 +329,11 @@ async def serve_stdio(server: McpEndpoint, reading: int, writing: int, stop: asy
             if unfinished:
                 await asyncio.wait(unfinished, timeout=timeout)
         client.end_subscriptions()
-        await out.flush(timeout)
+        await wire.flush(timeout)
     finally:
         stopping.cancel()
         server.subscribers.leave(subscriber)
-        out.close()
-
-
-async def _open_input(wire: StdioTransport, fd: int) -> None:
-    loop = asyncio.get_running_loop()
-    if _is_pipe(fd):
-        await loop.connect_read_pipe(lambda: wire, os.fdopen(fd, "rb", buffering=0))
-        return
-
-    def read() -> None:
-        with os.fdopen(fd, "rb", buffering=0) as file:
-            while data := file.read(_CHUNK):
-                loop.call_soon_threadsafe(wire.data_received, data)
-        loop.call_soon_threadsafe(wire.eof_received)
-
-    loop.run_in_executor(None, read)
+        wire.close()
 
 
 def _is_pipe(fd: int) -> bool:
