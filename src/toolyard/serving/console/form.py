@@ -224,24 +224,16 @@ def _find_kind(name: str, core: Schema) -> Kind:
         case "number" | ["integer", "number"] | ["number", "integer"]:
             return "number"
         case "string":
-            return _text_kind(name, core)
+            most = core.get("maxLength")
+            is_long = name.lower() in _LONG_NAMES or (isinstance(most, int) and most > _LONG_TEXT)
+            plain: Kind = "secret" if core.get("writeOnly") is True else "long" if is_long else "text"
+            return _FORMATS.get(str(core.get("format")), plain)
         case "array":
             items = core.get("items")
             simple = isinstance(items, dict) and items.get("type") == "string" and "prefixItems" not in core
             return "lines" if simple else "json"
         case _:
             return "json"
-
-
-def _text_kind(name: str, core: Schema) -> Kind:
-    kind = _FORMATS.get(str(core.get("format")))
-    if kind is not None:
-        return kind
-    if core.get("writeOnly") is True:
-        return "secret"
-    most = core.get("maxLength")
-    is_long = isinstance(most, int) and most > _LONG_TEXT
-    return "long" if is_long or name.lower() in _LONG_NAMES else "text"
 
 
 def _show_default(kind: Kind, options: tuple[Option, ...], default: Any, nullable: bool) -> tuple[Kind, str]:
@@ -398,24 +390,18 @@ def _read_control(field: FormField, raw: str) -> Iterator[Any]:
     """Yield the value of one control, or nothing if the argument is to be left out."""
     if field.has_default and raw == field.shown:
         yield field.default
-    elif raw == "":
-        yield from _read_empty(field)
-    else:
+    elif raw != "":
         yield _parse_value(field, raw)
-
-
-def _read_empty(field: FormField) -> Iterator[Any]:
-    if not field.required and not field.has_default:
-        return
-    # The user deleted the default; leaving the argument out would bring it back.
-    if field.nullable:
-        yield None
-    elif field.kind in ("text", "long", "secret"):
-        yield ""
-    elif field.kind == "lines":
-        yield []
-    elif field.required:
-        raise ValueError("choose one" if field.kind == "choice" else "fill this in: the tool needs it")
+    elif field.required or field.has_default:
+        # If the user deleted a default, leaving the argument out would bring it back.
+        if field.nullable:
+            yield None
+        elif field.kind in ("text", "long", "secret"):
+            yield ""
+        elif field.kind == "lines":
+            yield []
+        elif field.required:
+            raise ValueError("choose one" if field.kind == "choice" else "fill this in: the tool needs it")
 
 
 def _parse_value(field: FormField, raw: str) -> Any:
