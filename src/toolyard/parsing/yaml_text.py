@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -192,8 +193,8 @@ class _Builder:
 
         handlers: dict[type[Event], Callable[[Any], None]] = {
             events.ScalarEvent: self.read_scalar,
-            events.MappingStartEvent: lambda event: self.open_container(event, {}, _MAP_TAG),
-            events.SequenceStartEvent: lambda event: self.open_container(event, [], _SEQ_TAG),
+            events.MappingStartEvent: partial(self.open_container, dict, _MAP_TAG),
+            events.SequenceStartEvent: partial(self.open_container, list, _SEQ_TAG),
             **dict.fromkeys((events.MappingEndEvent, events.SequenceEndEvent), self.close_container),
             events.AliasEvent: self.read_alias,
             events.DocumentStartEvent: self.start_document,
@@ -257,7 +258,7 @@ class _Builder:
             top.container[top.key] = value
         top.awaits_key = True
 
-    def open_container(self, event: CollectionStartEvent, container: Any, own_tag: str) -> None:
+    def open_container(self, kind: type, own_tag: str, event: CollectionStartEvent) -> None:
         self.size += 1
         if event.tag not in (None, own_tag, _UNSPECIFIC_TAG):
             raise self.error_at(event, str(_unknown_tag(event.tag)))
@@ -266,7 +267,7 @@ class _Builder:
             raise self.error_at(event, "a key must be a scalar, not a list or a mapping; write it as text")
         if event.anchor is not None:
             self.anchors[event.anchor] = None
-        self.stack.append(_OpenContainer(container, event, event.anchor, self.size - 1, own_tag == _MAP_TAG))
+        self.stack.append(_OpenContainer(kind(), event, event.anchor, self.size - 1, kind is dict))
 
     def close_container(self, _event: Event) -> None:
         done = self.stack.pop()

@@ -153,21 +153,13 @@ _SCALAR = {"type": ["string", "boolean", "number"]}
 _VALUE = {"anyOf": [_SCALAR, {"type": "array", "items": _SCALAR}]}
 
 _LEAF_KEYWORDS: dict[str, Any] = {
-    "title": _TEXT,
-    "description": _TEXT,
-    "format": _TEXT,
+    **dict.fromkeys(("title", "description", "format"), _TEXT),
     "default": _VALUE,
     "const": _SCALAR,
     "enum": {"type": "array", "minItems": 1, "maxItems": 1_000, "items": _SCALAR},
     "examples": {"type": "array", "items": _VALUE},
-    "minimum": _NUMBER,
-    "maximum": _NUMBER,
-    "exclusiveMinimum": _NUMBER,
-    "exclusiveMaximum": _NUMBER,
-    "minLength": _COUNT,
-    "maxLength": _COUNT,
-    "minItems": _COUNT,
-    "maxItems": _COUNT,
+    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), _NUMBER),
+    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems"), _COUNT),
     "uniqueItems": {"type": "boolean"},
     "required": {"type": "array", "items": _TEXT, "uniqueItems": True},
 }

@@ -64,13 +64,12 @@ class Frame:
         wanted = tuple(types)
         self.found.append(Misfit((), message, keyword, (((), wanted),) if wanted else ()))
 
-    def take(self, faults: list[Misfit], prefix: Path = ()) -> None:
-        """Add faults that a subschema found, in the value or in the part at `prefix`."""
-        self.found.extend(fault.below(prefix) if prefix else fault for fault in faults)
-
-    def ask(self, node: Any, value: Any, prefix: Path = ()) -> Request:
-        """A request for the faults of a part, or of the whole value by another schema."""
-        return node, value, prefix, self.limit - len(self.found), self.is_probe
+    def examine(self, node: Any, value: Any, prefix: Path = ()) -> Steps:
+        """Add the faults that a subschema finds in the value or in the part at `prefix`, unless there are enough."""
+        left = self.limit - len(self.found)
+        if left > 0:
+            faults = yield node, value, prefix, left, self.is_probe
+            self.found.extend(fault.below(prefix) if prefix else fault for fault in faults)
 
 
 Request: TypeAlias = tuple[Any, Any, Path, int, bool]
@@ -189,8 +188,7 @@ class Walk:
             self._add_own_faults(frame, own)
         if not _REFERENCES.isdisjoint(node):
             for target in self._explainer.references.targets(node, every=False):
-                if not frame.is_full:
-                    frame.take((yield frame.ask(target, value)))
+                yield from frame.examine(target, value)
         if is_reference:
             return
         if not _JUDGING_ALL.isdisjoint(node) and not frame.is_full:
@@ -227,19 +225,18 @@ class Walk:
     def _examine_in_place(self, frame: Frame) -> Steps:
         node, value = frame.node, frame.value
         for sub in node.get("allOf") or ():
-            if not frame.is_full:
-                frame.take((yield frame.ask(sub, value)))
+            yield from frame.examine(sub, value)
         if "not" in node and not (yield _probe(node["not"], value)):
             frame.add("fits what is not allowed here", "not")
         if "if" in node:
             word = "else" if (yield _probe(node["if"], value)) else "then"
-            if word in node and not frame.is_full:
-                frame.take((yield frame.ask(node[word], value)))
+            if word in node:
+                yield from frame.examine(node[word], value)
         if type(value) is dict:
             for word in ("dependentSchemas", "dependencies"):
                 for name, sub in (node.get(word) or {}).items():
-                    if name in value and not isinstance(sub, list) and not frame.is_full:
-                        frame.take((yield frame.ask(sub, value)))
+                    if name in value and not isinstance(sub, list):
+                        yield from frame.examine(sub, value)
 
     def _examine_branches(self, frame: Frame) -> Steps:
         for word in ("anyOf", "oneOf"):
@@ -267,7 +264,7 @@ class Walk:
             # In nested unions, listing the faults of each branch would double the work at every level.
             frame.add(message, word)
         elif len(meant) == 1 and type(frame.value) is dict:
-            frame.take((yield frame.ask(meant[0], frame.value)))
+            yield from frame.examine(meant[0], frame.value)
         else:
             told = " | ".join(str(fault.violation) if fault.path else fault.message for _, fault in faults[:8])
             frame.found.append(Misfit((), f"{message}: {told}", word))
@@ -296,8 +293,7 @@ class Walk:
                     continue
                 fitting = [more]
             for sub in fitting:
-                if not frame.is_full:
-                    frame.take((yield frame.ask(sub, item, (name,))), (name,))
+                yield from frame.examine(sub, item, (name,))
         if unexpected:
             frame.add(word_unexpected(unexpected), "additionalProperties")
 
@@ -306,8 +302,8 @@ class Walk:
         properties = frame.node.get("properties") or {}
         self._spend(len(frame.value))
         for name in frame.value:
-            if name in properties and _is_discriminator(properties[name]) is discriminators and not frame.is_full:
-                frame.take((yield frame.ask(properties[name], frame.value[name], (name,))), (name,))
+            if name in properties and _is_discriminator(properties[name]) is discriminators:
+                yield from frame.examine(properties[name], frame.value[name], (name,))
 
     def _matches(self, pattern: str, name: str) -> bool:
         self._spend(_STEP // 2 + _text_steps(pattern_steps(pattern), name))
@@ -325,8 +321,7 @@ class Walk:
         node, value = frame.node, frame.value
         prefix, rest = prefix_items(node)
         for index in range(min(len(prefix), len(value))):
-            if not frame.is_full:
-                frame.take((yield frame.ask(prefix[index], value[index], (index,))), (index,))
+            yield from frame.examine(prefix[index], value[index], (index,))
         if not isinstance(rest, dict | bool) or rest is True:
             return
         for start in range(len(prefix), len(value), _CHUNK):
@@ -336,7 +331,7 @@ class Walk:
             for index, item in enumerate(chunk, start):
                 if frame.is_full:
                     return
-                frame.take((yield frame.ask(rest, item, (index,))), (index,))
+                yield from frame.examine(rest, item, (index,))
 
     def _fits_all(self, sub: Any, chunk: list[Any]) -> bool:
         """True if every item fits: a single validator call instead of many steps, if its cost is within the limit."""
