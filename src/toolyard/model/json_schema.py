@@ -65,25 +65,29 @@ def split_pointer(pointer: str) -> list[str]:
     return [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]]
 
 
+_TYPES_IN_PYTHON: dict[type, str] = {
+    type(None): "null",
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    str: "string",
+    list: "array",
+    tuple: "array",
+    dict: "object",
+}
+"""A bool is an int, too, so it comes first."""
+
+
 def json_type(value: object) -> str:
     """The JSON Schema name of a value's type, or its Python name if it has none."""
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "boolean"
-        case int():
-            return "integer"
-        case float():
-            return "number"
-        case str():
-            return "string"
-        case list() | tuple():
-            return "array"
-        case dict():
-            return "object"
-        case _:
-            return type(value).__name__
+    fitting = (name for kind, name in _TYPES_IN_PYTHON.items() if isinstance(value, kind))
+    return _TYPES_IN_PYTHON.get(type(value)) or next(fitting, type(value).__name__)
+
+
+def types_of_value(value: object) -> set[str]:
+    """Every type that a JSON value has in JSON Schema, where an integer is a number, too."""
+    kind = json_type(value)
+    return {kind, "number"} if kind == "integer" else {kind}
 
 
 def copy_json(value: Any) -> Any:

@@ -83,7 +83,10 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_SURROGATE = re.compile(r"\\(?:u(?P<code>[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL)
+_ESCAPE = re.compile(
+    r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<half>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
+    re.DOTALL,
+)
 
 _REMEDIES = {
     "Expecting value": "expected a value here",
@@ -174,16 +177,7 @@ def _explain_number(literal: str, index: int) -> Iterator[tuple[int, str]]:
 
 
 def _find_lone_surrogate(raw: str, start: int) -> Iterator[tuple[int, str]]:
-    """The first escape that is only half of a surrogate pair."""
-    high: re.Match[str] | None = None
-    for escape in _SURROGATE.finditer(raw):
-        code = escape["code"]
-        is_low = code is not None and code[1] in "cdefCDEF"
-        if high is not None and not (is_low and escape.start() == high.end()):
-            break
-        if is_low and high is None:
-            high = escape
-            break
-        high = escape if code is not None and not is_low else None
-    if high is not None:
-        yield start + high.start(), f"{high[0]} is half of a surrogate pair, not a character; write both halves"
+    """The first escape that is only half of a surrogate pair; whole pairs and other escapes are passed over."""
+    half = next((escape for escape in _ESCAPE.finditer(raw) if escape["half"]), None)
+    if half is not None:
+        yield start + half.start(), f"{half[0]} is half of a surrogate pair, not a character; write both halves"

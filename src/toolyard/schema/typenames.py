@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from toolyard.model.errors import MalformedSource
+from toolyard.model.json_schema import types_of_value
 from toolyard.parsing import parse_json
 from toolyard.schema.subschemas import types_of
 
@@ -123,17 +124,7 @@ def read_default(schema: Fragment, text: Any) -> Fragment:
     if bare[:1] in ("[", "{"):
         with suppress(MalformedSource):
             value = parse_json(bare)
-    return {"default": value} if _JSON_KINDS.get(type(value), frozenset()) & kinds else {}
-
-
-_JSON_KINDS: dict[type, frozenset[str]] = {
-    bool: frozenset({"boolean"}),
-    int: frozenset({"integer", "number"}),
-    float: frozenset({"number"}),
-    list: frozenset({"array"}),
-    dict: frozenset({"object"}),
-    type(None): frozenset({"null"}),
-}
+    return {"default": value} if types_of_value(value) & kinds else {}
 
 
 def _parse(text: str) -> Fragment | None:

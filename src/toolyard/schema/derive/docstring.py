@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from toolyard.model.json_schema import json_type
+from toolyard.model.json_schema import types_of_value
 from toolyard.schema.derive.signature import EMPTY, unwrap_partial
 from toolyard.schema.subschemas import types_of
 from toolyard.schema.typenames import read_type
@@ -57,8 +57,9 @@ class DocInfo(msgspec.Struct, frozen=True):
         """The schema of a parameter from its documented type; empty unless JSON has the type and the default fits."""
         schema = read_type(self.types.get(name, "any")) or {}
         kinds = types_of(schema.get("type"))
-        fits = {json_type(default), "number"} if type(default) is int else {json_type(default)}
-        if not kinds or "format" in schema or not (default in (EMPTY, None) or fits.intersection(kinds)):
+        if not kinds or "format" in schema:
+            return {}
+        if default not in (EMPTY, None) and types_of_value(default).isdisjoint(kinds):
             return {}
         if default is None and "null" not in kinds:
             kinds = [*kinds, "null"]
