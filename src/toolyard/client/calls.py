@@ -14,7 +14,7 @@ from toolyard.calls.approval import TIMES, Approval, ApprovalState
 from toolyard.calls.approvals import ApprovalPage
 from toolyard.calls.journal import CallFilter, CallRow
 from toolyard.client.wire import API, ServerWire, make_refusal_error, quote_segment
-from toolyard.links.http.events import EventReader
+from toolyard.links.http.bodies import EventReader
 from toolyard.links.http.messages import Incoming
 from toolyard.loop.home import home_loop
 from toolyard.loop.pacing import backoff_delay

@@ -15,7 +15,7 @@ import httpcore2
 from toolyard.constants import VERSION
 from toolyard.links.http.addresses import Blocked, Target, read_url
 from toolyard.links.http.backend import EXCHANGE, AddressGuard, Exchange, TrustedURL, UnknownHostError
-from toolyard.links.http.decoding import ACCEPTED, BodyError, DecodedBody, StreamedBody, TooLargeError, TruncatedError
+from toolyard.links.http.bodies import ACCEPTED, BodyError, DecodedBody, StreamedBody, TooLargeError, TruncatedError
 from toolyard.links.http.messages import FRAMING_HEADERS, SAFE_METHODS, Credential, Outgoing
 from toolyard.model.errors import CallError, CallTimeout, Effect, InvalidArguments, ToolFailed, Unavailable
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from toolyard.dialects.mcp_protocol import LISTEN
 from toolyard.links.http.addresses import read_url
-from toolyard.links.http.events import EventReader, ServerSentEvent
+from toolyard.links.http.bodies import EventReader, ServerSentEvent
 from toolyard.links.mcp import framing
 from toolyard.links.mcp.errors import (
     RequestRefused,

@@ -12,8 +12,8 @@ import msgspec
 
 from toolyard.links.http.addresses import read_url, with_port
 from toolyard.links.http.auth import AUTH_KINDS as HTTP_AUTH_KINDS, AuthKind, ClientCredentials, token_hosts
+from toolyard.links.http.bodies import EventReader, ServerSentEvent
 from toolyard.links.http.client import GuardedClient
-from toolyard.links.http.events import EventReader, ServerSentEvent
 from toolyard.links.http.messages import Credential, Outgoing, Send
 from toolyard.links.mcp import framing
 from toolyard.links.mcp.errors import make_rpc_error, make_status_error
