@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings, strategies as st
 from sessions.conftest import postgres_place  # noqa: F401 - fixtures
+from starlette.requests import Request
 from waiting import SOON, until
 
 from conftest import chosen_way, examples, ways_to_try
@@ -22,9 +23,10 @@ from toolyard.app.toolyard import Toolyard
 from toolyard.calls import journal, sql_journal
 from toolyard.calls.journal import CallLogOptions
 from toolyard.engines.python import PythonToolEngine
-from toolyard.serving.identity import Principal, read_scopes
+from toolyard.serving.identity import CALLER, Caller, Principal, read_scopes
 from toolyard.serving.routes import events
-from toolyard.serving.routes.events import EventFeed
+from toolyard.serving.routes.events import EventFeed, EventRoutes
+from toolyard.serving.streams import Subscribers
 from toolyard.sessions.sessions import Sessions
 from toolyard.sessions.store.base import AddRows, AffectedRows, TrimLog
 from toolyard.sessions.store.sqlite import SqliteStore
@@ -117,6 +119,28 @@ def test_a_reader_that_reconnects_gets_every_event_or_is_told_that_some_are_miss
         if "missed" not in reader.read:
             assert numbers == mine
         engine.close()
+
+
+@pytest.mark.parametrize("happens", ["an event", "the end"])
+async def test_a_stream_does_not_wait_if_something_happened_while_it_was_sending(monkeypatch, happens):
+    monkeypatch.setattr(events, "HEARTBEAT_SECONDS", 100 * SOON)
+    engine = PythonToolEngine(ToolRegistry())
+    engine.keep_journal(CallLogOptions())
+    feed, over, sent = EventFeed(Toolyard(engine.tool_registry, engine)), [False], []
+    await feed.join()
+    request = Request({"type": "http", CALLER: Caller(ADMIN)})
+
+    async def send(message):
+        sent.append(message["body"])
+        over[0] = happens == "the end" or len(sent) == 2
+        if len(sent) == 1:
+            feed.journal.add_event("call.ended", "", "n", {"number": 1})
+            await feed._fill_list()
+
+    async with asyncio.timeout(SOON):
+        await EventRoutes(feed, Subscribers(1))._send_events(request, send, feed.newest, over)
+    assert len(sent) == (1 if happens == "the end" else 2)
+    await engine.aclose()
 
 
 def flush_rows():

@@ -253,13 +253,14 @@ class EventRoutes:
                 # Continue with the newest: sending the rest would hide the gap.
                 place = feed.newest
                 body += write_event(_MISSED, kind="events.missed", id=feed.write_id(place))
-            chunk, reached = feed.read_chunk(principal, place)
+            chunk, place = feed.read_chunk(principal, place)
             # Send the id without an event, so that a client that reconnects does not get `events.missed` because of
             # events it may not see.
-            body += chunk or (write_event(id=feed.write_id(reached)) if body else b"")
+            body += chunk or (write_event(id=feed.write_id(place)) if body else b"")
             if body:
                 await send({"type": "http.response.body", "body": body, "more_body": True})
-            is_current, place, body = reached == place, reached, b""
-            if is_current:
+            body = b""
+            # Not after an end or an event that came while the body was sent: nothing would wake the stream again.
+            if feed.newest == place and not over[0]:
                 await feed.wait(HEARTBEAT_SECONDS)
                 body = b"" if over[0] or feed.newest > place else write_event(id=feed.write_id(place))
