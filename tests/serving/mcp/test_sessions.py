@@ -73,7 +73,7 @@ def shared_pair(idle=100):
     clock = Clock()
     records = MemoryRecords(clock=clock)
     records.shared = True
-    return clock, *(McpSessions(records, idle=idle, most=10, clock=clock, wall=clock) for _ in range(2))
+    return clock, *(McpSessions(records, idle=idle, most=10, clock=clock) for _ in range(2))
 
 
 async def test_a_session_that_one_process_uses_is_not_over_in_another():
@@ -114,7 +114,7 @@ async def test_a_busy_session_does_not_ask_the_store_each_time():
 async def test_the_owner_of_most_sessions_loses_the_longest_unused():
     clock = Clock()
     records = MemoryRecords(clock=clock)
-    sessions = McpSessions(records, idle=100, most=5, clock=clock, wall=clock)
+    sessions = McpSessions(records, idle=100, most=5, clock=clock)
     quiet = await sessions.open("quiet", "2025-11-25")
     loud = []
     for _ in range(20):

@@ -144,8 +144,20 @@ class BrowserSignIn:
         return self._keys.sign_ins().mark_form(self.read_cookie(scope) or "")
 
     def read_form(self, request: Request) -> dict[str, str]:
-        """The fields of a submitted form; 403 unless its token belongs to this sign-in."""
-        fields = _read_fields(request)
+        """The fields of a submitted form, none repeated; 403 unless its token belongs to this sign-in."""
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != "application/x-www-form-urlencoded":
+            raise HttpFault(
+                415, "request.unsupported_media_type", "a form must be sent as application/x-www-form-urlencoded"
+            )
+        pairs = parse_pairs(request.scope[BODY], _MAX_FIELDS)
+        if pairs is None:
+            raise HttpFault(
+                400, "request.invalid_form", f"a form must be percent-encoded UTF-8 with at most {_MAX_FIELDS} fields"
+            )
+        fields = dict(pairs)
+        if len(fields) < len(pairs):
+            raise HttpFault(400, "request.invalid_form", "a field of the form was sent twice")
         given = fields.pop(FORM_TOKEN, "")
         if not hmac.compare_digest(given.encode(), self.make_token(request.scope).encode()):
             raise HttpFault(
@@ -155,24 +167,6 @@ class BrowserSignIn:
                 hint="load its page again, and send it from there",
             )
         return fields
-
-
-def _read_fields(request: Request) -> dict[str, str]:
-    """The fields of a submitted form; none may be repeated."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/x-www-form-urlencoded":
-        raise HttpFault(
-            415, "request.unsupported_media_type", "a form must be sent as application/x-www-form-urlencoded"
-        )
-    pairs = parse_pairs(request.scope[BODY], _MAX_FIELDS)
-    if pairs is None:
-        raise HttpFault(
-            400, "request.invalid_form", f"a form must be percent-encoded UTF-8 with at most {_MAX_FIELDS} fields"
-        )
-    fields = dict(pairs)
-    if len(fields) < len(pairs):
-        raise HttpFault(400, "request.invalid_form", "a field of the form was sent twice")
-    return fields
 
 
 def check_next(given: str) -> str:

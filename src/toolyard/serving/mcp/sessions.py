@@ -124,19 +124,12 @@ class McpSessions:
     """The sessions known to this process. `idle` is in seconds; `most` limits those cached in this process."""
 
     def __init__(
-        self,
-        records: Records,
-        *,
-        idle: float,
-        most: int,
-        clock: Callable[[], float] = time.monotonic,
-        wall: Callable[[], float] | None = None,
+        self, records: Records, *, idle: float, most: int, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._records = records
         self._idle = idle
         self._most = most
         self._clock = clock
-        self._wall = records.clock if wall is None else wall
         self._sessions: dict[tuple[str, str], McpSession] = {}
         """Cached sessions, by owner and id."""
 
@@ -186,10 +179,11 @@ class McpSessions:
 
     async def keep(self, session: McpSession, level: int | None = None) -> bool:
         """Store that the session is used, and a new `level` if given; False if it was ended in the meantime."""
-        known, elicits = session.record, session.questions is not None
+        known = session.record
         while True:
-            stored = _Stored(session.version, level or 0, elicits)
-            wanted = msgspec.msgpack.encode(stored) if level is not None else known
+            wanted = known
+            if level is not None:
+                wanted = msgspec.msgpack.encode(_Stored(session.version, level, session.questions is not None))
             if await self._records.areplace(KIND, session.owner, session.id, known, wanted):
                 session.stored_at, session.record = self._clock(), wanted
                 session.level = msgspec.msgpack.decode(wanted, type=_Stored).level
@@ -225,7 +219,7 @@ class McpSessions:
                 self._drop(session.owner, session.id)
                 if not self._records.shared:
                     await self._records.aremove(KIND, session.owner, session.id)
-        await self._records.aexpire(KIND, self._wall() - self._idle * 1.25)
+        await self._records.aexpire(KIND, self._records.clock() - self._idle * 1.25)
         if self._records.shared:
             await self._records.aexpire(_MAIL, self._records.clock() - _MAIL_SECONDS)
 
