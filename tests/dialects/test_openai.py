@@ -1,7 +1,7 @@
 import pytest
 
 from dialects.strategies import tool
-from toolyard.dialects import OpenAIChatDialect
+from toolyard.dialects import OpenAIChatDialect, OpenAIResponsesDialect
 from toolyard.model import ToolCall, ToolResult
 
 PERSON = {"type": "object", "properties": {"id": {"type": "integer"}, "note": {"type": "string"}}, "required": ["id"]}
@@ -66,4 +66,37 @@ def test_calls_and_results_make_a_conversation():
     assert dialect.format_results([ToolResult("a", "hr::find", "Ada"), ToolResult(None, "hr::find", [1])]) == [
         {"role": "tool", "tool_call_id": "a", "content": "Ada"},
         {"role": "tool", "tool_call_id": "call_1", "content": "[1]"},
+    ]
+
+
+CALL = {"type": "function_call", "id": "fc_1", "call_id": "call_a", "name": "hr__find", "arguments": '{"id": 1}'}
+
+
+def test_tools_are_flat_and_say_that_they_are_not_strict():
+    expected = {"type": "function", "name": "hr__find", "description": "Find people.", "parameters": PERSON}
+    assert OpenAIResponsesDialect([tool(parameters=PERSON)]).format_tools() == [{**expected, "strict": False}]
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        {"object": "response", "output": [{"type": "reasoning"}, CALL, {"type": "message", "content": []}]},
+        [CALL],
+        CALL,
+        {"model": "m", "input": [{"role": "user", "content": "hi"}, CALL]},
+    ],
+)
+def test_calls_are_items_of_the_output(payload):
+    assert OpenAIResponsesDialect([tool()]).parse_calls(payload) == [ToolCall("hr::find", {"id": 1}, "call_a")]
+
+
+def test_results_are_items_of_the_input():
+    dialect = OpenAIResponsesDialect([tool()])
+    items = dialect.format_results([ToolResult("call_a", "hr::find", {"name": "Ada"})])
+    assert items == [{"type": "function_call_output", "call_id": "call_a", "output": '{"name": "Ada"}'}]
+
+
+def test_calls_become_items():
+    assert OpenAIResponsesDialect([tool()]).format_calls([ToolCall("hr::find", {"id": 1})]) == [
+        {"type": "function_call", "call_id": "call_0", "name": "hr__find", "arguments": '{"id": 1}'}
     ]

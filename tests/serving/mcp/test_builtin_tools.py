@@ -45,3 +45,20 @@ def test_expensive_reads_take_a_place_of_their_key(shared):
         read_result(client.call("toolyard.session_state", {"session_id": name}))
         read_result(client.call("search_tools", {"query": "add"}))
         assert entered == ["someone", "someone"]
+
+
+def test_a_session_tool_may_be_sent_again_too():
+    with served(tools=desk_tools(), mcp=McpBlock(sessions=True)) as found:
+        client = Stateless(found)
+        opened = [
+            read_result(client.call("toolyard.session_open", {}, meta={"toolyard/idempotency_key": "open"}))
+            for _ in range(2)
+        ]
+        assert opened[0] == opened[1]
+        name = opened[0]["structuredContent"]["session_id"]
+        arguments = {"session_id": name, "calls": [{"name": "desk::count", "arguments": {"word": "w"}}]}
+        before = len(RAN)
+        for _ in range(2):
+            meta = {"toolyard/idempotency_key": "run"}
+            assert not read_result(client.call("toolyard.session_execute", arguments, meta=meta))["isError"]
+        assert len(RAN) == before + 1

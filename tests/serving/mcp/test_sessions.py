@@ -12,6 +12,7 @@ from waiting import SOON, Clock, until
 from serving.mcp.mcp_support import Session, SseClient, StreamReader, make_request, read_events, read_result
 from serving.mcp.test_handshake import Waiting
 from serving.service_support import CORE, served
+from toolyard import function_tool
 from toolyard.app.blocks import McpBlock
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.mcp.event_stream import EventStream
@@ -274,3 +275,50 @@ def test_an_unreadable_message_does_not_hold_up_others(config):
             assert client.post(make_request("ping", number=2)).status == 202
             assert client.answer(2)["result"] == {} and other.answer(1)["result"] == {}
             assert until(lambda: [record.owner for record in one.service.records.all("mcp_mail")] == ["of nobody"])
+
+
+class SlowToCancel:
+    """A tool that takes its time to end once it was cancelled."""
+
+    def __init__(self):
+        self.began = [threading.Event(), threading.Event()]
+        self.end = threading.Event()
+        self.count = 0
+
+    def tool(self):
+        async def stubborn() -> str:
+            """Waits."""
+            self.began[self.count].set()
+            self.count += 1
+            try:
+                await asyncio.sleep(SOON)
+            except asyncio.CancelledError:
+                await asyncio.to_thread(self.end.wait, SOON)
+                raise
+            return "never"
+
+        return function_tool(stubborn, namespace="desk")
+
+
+def test_an_id_that_is_used_again_belongs_to_the_newer_request():
+    stubborn, answers = SlowToCancel(), {}
+    with served(tools=[stubborn.tool()]) as found:
+        session = Session(found)
+
+        def call(which):
+            answers[which] = session.call("desk__stubborn", number=5)
+
+        threads = [threading.Thread(target=call, args=(which,)) for which in ("first", "second")]
+        threads[0].start()
+        assert stubborn.began[0].wait(SOON)
+        session.notify("notifications/cancelled", {"requestId": 5})
+        threads[1].start()
+        assert stubborn.began[1].wait(SOON)
+        (here,) = found.service.mcp.sessions._sessions.values()
+        stubborn.end.set()
+        threads[0].join(SOON)
+        assert answers["first"].json["error"]["code"] == -32800
+        assert 5 in here.running, "the end of the first takes nothing from the second"
+        session.notify("notifications/cancelled", {"requestId": 5})
+        threads[1].join(SOON)
+        assert answers["second"].json["error"]["message"] == "the request was cancelled"
