@@ -286,7 +286,7 @@ def naive(tools, min_score):
             shared = zip(wanted.facets.keys, wanted.facets.weights, strict=True)
             name = max((given[key] * weight for key, weight in shared if key in given), default=0.0)
             kind = fit_types(*unpack_shape(output.shape), *unpack_shape(wanted.shape), wanted.required)[0]
-            if name < match.MIN_NAME or kind <= 0.2:
+            if name < match.MIN_NAME or kind <= match.MIN_TYPE:
                 continue
             logit = TOKENS.base + TOKENS.name * name + TOKENS.text * _alike(output.text, wanted.text)
             logit += TOKENS.type * 3 * (kind - 1) + TOKENS.state * (output.state or wanted.state)

@@ -21,8 +21,6 @@ SIGNALS = ("name", "type", "text")
 OUT, IN = 1, 2
 """Bits of an edge: among the best of its source, among the best of its target."""
 
-FeedRow = tuple[str, str, float]
-
 
 class EdgeArrays(NamedTuple):
     """The edges of a set of tools. Edges from tool `i` are at `offsets[i]:offsets[i + 1]`, best first."""
@@ -136,25 +134,25 @@ class Dataflow(Mapping[str, Any]):
 
     @cached_property
     def _view_out(self) -> dict[str, Any]:
-        return self._build_view(
-            OUT, self.arrays.offsets, np.arange(self.edge_count), self.arrays.targets, swapped=False
-        )
+        return self._build_view(OUT, self.arrays.offsets, np.arange(self.edge_count), self.arrays.targets)
 
     @cached_property
     def _view_in(self) -> dict[str, Any]:
-        return self._build_view(IN, self.arrays.in_offsets, self.arrays.in_edges, self._sources, swapped=True)
+        return self._build_view(IN, self.arrays.in_offsets, self.arrays.in_edges, self._sources)
 
-    def _build_view(self, mark: int, offsets: Array, order: Array, partners: Array, *, swapped: bool) -> dict[str, Any]:
+    def _build_view(self, mark: int, offsets: Array, order: Array, partners: Array) -> dict[str, Any]:
         view: dict[str, Any] = {}
         for place, tool in enumerate(self.tools):
-            spaces: dict[str, list[tuple[str, str, float, list[FeedRow]]]] = {}
+            spaces: dict[str, list[tuple[str, str, float, list[tuple[str, str, float]]]]] = {}
             for number in order[int(offsets[place]) : int(offsets[place + 1])].tolist():
                 if not self.arrays.marks[number] & mark:
                     continue
                 partner = self.tools[int(partners[number])]
-                fed = [_pair_ends(feed, swapped) for feed in self._read_feeds(number)]
+                feeds = [(feed.output, feed.parameter, round(feed.score, 4)) for feed in self._read_feeds(number)]
+                if mark == IN:
+                    feeds = [(parameter, output, score) for output, parameter, score in feeds]
                 score = round(float(self.arrays.scores[number]), 4)
-                spaces.setdefault(partner.namespace, []).append((partner.name, partner.fingerprint, score, fed))
+                spaces.setdefault(partner.namespace, []).append((partner.name, partner.fingerprint, score, feeds))
             if spaces:
                 view.setdefault(tool.qualified_name, {})[tool.fingerprint] = spaces
         return view
@@ -185,11 +183,6 @@ class Dataflow(Mapping[str, Any]):
     def _read_path(self, number: int) -> str:
         start, end = self.arrays.path_offsets[number : number + 2].tolist()
         return bytes(self.arrays.path_bytes[start:end]).decode("utf-8", "surrogatepass")
-
-
-def _pair_ends(feed: Feed, swapped: bool) -> FeedRow:
-    ends = (feed.parameter, feed.output) if swapped else (feed.output, feed.parameter)
-    return (*ends, round(feed.score, 4))
 
 
 def pack_paths(paths: Iterable[str]) -> tuple[Array, Array]:

@@ -294,7 +294,11 @@ class DataflowEnrichment(ToolEnrichment):
         key = hash_catalog(tools, "dataflow", VERSION, *model, self.max_neighbors, self.min_score)
         found = None if self.force else read_arrays(self._items, "dataflow", key)
         if found is None:
-            _warn_without_outputs(tools)
+            if tools and not any(tool.output_parameters for tool in tools):
+                warn_once(
+                    f"dataflow: none of the {len(tools)} tools says what it returns, so nothing feeds anything; add "
+                    "the enrichment output_parameters: `- type: output_parameters` under tools.enrichments"
+                )
             limits = EdgeLimits(self.min_score, self.max_neighbors)
             profiles, tokens = map(read_profile, tools), self.embedder is None
             found = compute_edges(tools, profiles, self._embed_texts, limits, tokens=tokens)._asdict()
@@ -305,11 +309,3 @@ class DataflowEnrichment(ToolEnrichment):
         if self.embedder is None:
             return match.token_vectors(texts)
         return cached_vectors(self.embedder, texts, self._items, "dataflow", force=self.force)
-
-
-def _warn_without_outputs(tools: Sequence[Tool]) -> None:
-    if tools and not any(tool.output_parameters for tool in tools):
-        warn_once(
-            f"dataflow: none of the {len(tools)} tools says what it returns, so nothing feeds anything; add the "
-            "enrichment output_parameters: `- type: output_parameters` under tools.enrichments"
-        )

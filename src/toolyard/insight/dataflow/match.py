@@ -242,6 +242,8 @@ def _best_scalar(given: int, asked: int) -> float:
 
 MIN_NAME = 0.3
 """Minimum name signal; below it, no text similarity suffices."""
+MIN_TYPE = 0.2
+"""Type fit that a pair must exceed."""
 _BLOCK = 1_000_000
 """Pairs processed at a time, so that memory does not grow with the square of the tools."""
 _TOLERANCE = 1e-3
@@ -272,7 +274,8 @@ def match_kinds(tables: Tables, spaces: Array, vectors: EmbedTexts, weights: Mat
     bound = _bound_by_tools(tables, spaces, weights)
     parts: list[tuple[Array, ...]] = []
     for meeting in _find_pairs(tables):
-        kept = _filter_by_type(tables, types, *meeting)
+        fits = types[tables.outputs.shaped[meeting[0]], tables.inputs.shaped[meeting[1]]]
+        kept = [part[fits > MIN_TYPE] for part in (*meeting, fits)]
         more = bound(*kept[:2])
         # Skip text comparison for pairs that could not reach the limit with any text.
         promising = _compute_logits(tables, weights, kept, 1.0) + more >= least - _TOLERANCE
@@ -390,10 +393,3 @@ def _build_type_table(tables: Tables) -> tuple[Array, Array]:
             scores[row, column], how = fit_types(*unpack_shape(given), *unpack_shape(wanted), required)
             hows[row, column] = FEED_MODES.index(how)
     return scores, hows
-
-
-def _filter_by_type(tables: Tables, types: Array, rows: Array, columns: Array, names: Array) -> list[Array]:
-    """Keep the pairs whose types fit; append the type fit."""
-    fits = types[tables.outputs.shaped[rows], tables.inputs.shaped[columns]]
-    good = fits > 0.2
-    return [part[good] for part in (rows, columns, names, fits)]

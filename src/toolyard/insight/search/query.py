@@ -155,11 +155,11 @@ def split_query(query: str) -> list[str]:
 def stem_fields(tool: Tool) -> tuple[list[str], list[str], list[str], list[str], list[str]]:
     """The stems of a tool's names, description with tags, parameter names, their descriptions, and enum values."""
     properties = list(_list_properties(tool.parameters))[:_MOST_PROPERTIES]
-    names = [stemmed for name in (tool.name, *tool.aliases) for stemmed in stem_words(name)]
-    described = [stemmed for text in (tool.description, *tool.tags) for stemmed in stem_words(text)]
-    keys = [stemmed for key, _ in properties for stemmed in stem_words(key)]
-    texts = [stemmed for _, part in properties for stemmed in stem_words(_read_text(part.get("description")))]
-    return names, described, keys, texts, list(_list_values(properties))
+    names, described = _stem_all((tool.name, *tool.aliases)), _stem_all((tool.description, *tool.tags))
+    keys = _stem_all(key for key, _ in properties)
+    texts = [part["description"] for _, part in properties if isinstance(part.get("description"), str)]
+    enums = [part["enum"][:_MOST_PROPERTIES] for _, part in properties if isinstance(part.get("enum"), list)]
+    return names, described, keys, _stem_all(texts), _stem_all(map(str, chain.from_iterable(enums)))
 
 
 def stem_required(tool: Tool) -> list[list[str]]:
@@ -187,12 +187,8 @@ def _spell_out(name: str) -> str:
     return " ".join(chain.from_iterable(map(_split_token, _list_tokens(name))))
 
 
-def _list_values(properties: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[str]:
-    for _, part in properties:
-        values = part.get("enum")
-        if isinstance(values, list):
-            for value in values[:_MOST_PROPERTIES]:
-                yield from stem_words(str(value))
+def _stem_all(texts: Iterable[str]) -> list[str]:
+    return list(chain.from_iterable(map(stem_words, texts)))
 
 
 def _list_properties(schema: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -200,10 +196,6 @@ def _list_properties(schema: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[s
     if isinstance(found, Mapping):
         for key, part in found.items():
             yield str(key), part if isinstance(part, Mapping) else {}
-
-
-def _read_text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
 
 
 _MOST_TERMS = 96

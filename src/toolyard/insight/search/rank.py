@@ -75,27 +75,16 @@ def find_by_words(weights: WeightedQuery, postings: Postings, where: Mask | None
     """The rows with the most rare words of the query; at least `k`, if there are as many."""
     if not len(weights.terms):
         return np.empty(0, np.intp)
-    order = np.argsort(postings.counts[weights.terms], kind="stable")
-    rows: list[NDArray[np.int32]] = []
-    inner: list[NDArray[np.float32]] = []
-    used: list[int] = []
-    total = 0
-    for place in order:
-        term = int(weights.terms[place])
-        found, values = postings.of_term(term)
-        rows.append(found)
-        inner.append(values)
-        used.append(int(place))
-        total += len(found)
-        if total > _MOST_POSTINGS:
-            break
-    lengths = [len(part) for part in rows]
-    joined, values = np.concatenate(rows), np.concatenate(inner)
+    counts = postings.counts[weights.terms]
+    order = np.argsort(counts, kind="stable")
+    used = order[: np.searchsorted(np.cumsum(counts[order]), _MOST_POSTINGS, side="right") + 1]
+    found = [postings.of_term(term) for term in weights.terms[used].tolist()]
+    joined, values = np.concatenate([rows for rows, _ in found]), np.concatenate([inner for _, inner in found])
     if where is not None:
         values = values * where[joined]
     chosen = []
     for part, row in enumerate(weights.weights):
-        scores = np.bincount(joined, values * np.repeat(row[used], lengths), minlength=postings.rows)
+        scores = np.bincount(joined, values * np.repeat(row[used], counts[used]), minlength=postings.rows)
         chosen.append(_find_highest(scores, _PART_CANDIDATES if part else max(k, WHOLE_CANDIDATES)))
     return np.concatenate(chosen)
 
@@ -177,10 +166,8 @@ def build_table(
     plain = meaning = np.zeros((0, 0), np.float32)
     if known is not None and vectors is not None:
         plain, meaning = known.compare(vectors.segments)
-        rows, wish = (
-            np.concatenate([rows, find_by_vectors(meaning, where, k)]),
-            known.place_request(vectors.segments[0]),
-        )
+        rows = np.concatenate([rows, find_by_vectors(meaning, where, k)])
+        wish = known.place_request(vectors.segments[0])
     rows = np.unique(rows)
     if not len(rows):
         none = np.zeros((0, len(LEXICAL if known is None else HYBRID)), np.float32)
