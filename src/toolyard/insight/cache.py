@@ -68,15 +68,13 @@ def item_key(kind: str, version: int | str, *parts: Any) -> bytes:
 
     Parts are plain JSON. The key order of mappings is ignored; where it matters, pass the JSON text instead.
     """
-    return blake2b(_encode_canonical((kind, version, parts)), digest_size=20).digest()
-
-
-def _encode_canonical(value: Any) -> bytes:
+    inputs = (kind, version, parts)
     try:
-        return msgspec.json.encode(value, order="deterministic")
+        text = msgspec.json.encode(inputs, order="deterministic")
     except UnicodeEncodeError:
         # A lone surrogate cannot be encoded as UTF-8, but JSON can escape it.
-        return json.dumps(value, sort_keys=True).encode()
+        text = json.dumps(inputs, sort_keys=True).encode()
+    return blake2b(text, digest_size=20).digest()
 
 
 def cache_folder(option: CacheOption = None) -> Path | None:
@@ -84,20 +82,22 @@ def cache_folder(option: CacheOption = None) -> Path | None:
 
     It is `option` if that is a path, else `$TOOLYARD_CACHE_DIR`, else `toolyard` in the user's cache folder.
     """
-    if option is False:
-        return None
-    if isinstance(option, str | Path) and str(option):
-        return _expand_folder(option)
     if not isinstance(option, str | Path | bool | None):
         raise ConfigError(f"cache must be a folder or false, not {type(option).__name__}")
-    own = os.environ.get(CACHE_DIR_VARIABLE)
-    if own:
-        return _expand_folder(own)
+    if option is False:
+        return None
+    named = option if isinstance(option, str | Path) and str(option) else os.environ.get(CACHE_DIR_VARIABLE)
+    if named:
+        try:
+            os.fsencode(named)
+            if "\0" in str(named):
+                raise ValueError("a path has no null character")
+            return Path(named).expanduser()
+        except (RuntimeError, ValueError) as error:
+            raise ConfigError(f"cache: {str(named)!r} is no folder: {error}") from None
     shared = os.environ.get("XDG_CACHE_HOME")
-    if shared:
-        return Path(shared) / "toolyard"
     try:
-        return Path.home() / ".cache" / "toolyard"
+        return Path(shared or Path.home() / ".cache") / "toolyard"
     except RuntimeError:
         return None
 
@@ -107,16 +107,6 @@ def force_option(force: object, who: str) -> bool:
     if not isinstance(force, bool):
         raise ConfigError(f"force of {who} must be true or false, not {force!r}")
     return force
-
-
-def _expand_folder(given: str | Path) -> Path:
-    try:
-        os.fsencode(given)
-        if "\0" in str(given):
-            raise ValueError("a path has no null character")
-        return Path(given).expanduser()
-    except (RuntimeError, ValueError) as error:
-        raise ConfigError(f"cache: {str(given)!r} is no folder: {error}") from None
 
 
 @functools.cache

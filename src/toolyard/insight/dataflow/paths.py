@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
 from typing import Any, NamedTuple
 
 from toolyard.model.json_schema import json_type
@@ -250,26 +249,22 @@ def read_fields(schema: Schema) -> Fields:
     unread = 0
     # Containers are expanded lazily: a schema of 100 KB may have millions of values.
     waiting: deque[Iterator[_Node]] = deque([iter((_Node(merger.merge(schema), "", "", _ROOT, True, ()),))])
-    for node in chain.from_iterable(_drain_queue(waiting)):
-        field = _build_field(node)
-        if field is None:
-            continue
-        if len(found) >= MAX_FIELDS:
-            unread += 1
-            continue
-        if node.path not in _ROOT_PATHS or not field.kinds & (OBJECT | ARRAY):
-            found.append(field)
-        if _is_expandable(node):
-            if len(node.inside) < MAX_DEPTH:
-                waiting.append(_expand_node(merger, node))
-            else:
-                unread += 1
-    return Fields(found, unread + (merger.work < 0))
-
-
-def _drain_queue(waiting: deque[Iterator[_Node]]) -> Iterator[Iterator[_Node]]:
     while waiting:
-        yield waiting.popleft()
+        for node in waiting.popleft():
+            field = _build_field(node)
+            if field is None:
+                continue
+            if len(found) >= MAX_FIELDS:
+                unread += 1
+                continue
+            if node.path not in _ROOT_PATHS or not field.kinds & (OBJECT | ARRAY):
+                found.append(field)
+            if _is_expandable(node):
+                if len(node.inside) < MAX_DEPTH:
+                    waiting.append(_expand_node(merger, node))
+                else:
+                    unread += 1
+    return Fields(found, unread + (merger.work < 0))
 
 
 def _is_expandable(node: _Node) -> bool:
