@@ -1,5 +1,6 @@
-"""Enrichments and samplers in a config: by name, in any order, with errors that say what to do."""
+"""Enrichments and samplers in a config: by name, in any order, with errors that say what to do; a bar for long work."""
 
+import io
 import json
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from toolyard import (
 from toolyard.app.config import read_anything
 from toolyard.app.schema import config_schema
 from toolyard.app.toolyard import build_parts, build_registry, survey
+from toolyard.insight import base
 from toolyard.insight.cache import FILE
 from toolyard.plugins import ENRICHMENTS, SAMPLERS, parameters_of
 
@@ -197,3 +199,37 @@ def test_importing_the_package_loads_no_heavy_module():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_no_progress_bar_without_a_terminal(monkeypatch):
+    out = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", out)
+    monkeypatch.setattr(base, "PROGRESS_DELAY", -1)
+    assert list(base.track_progress(range(5), "work", 5)) == [0, 1, 2, 3, 4]
+    assert out.getvalue() == ""
+
+
+def test_short_work_has_no_progress_bar(monkeypatch):
+    out = Terminal()
+    monkeypatch.setattr(sys, "stderr", out)
+    monkeypatch.setattr(base, "PROGRESS_DELAY", 1000)
+    assert list(base.track_progress(range(5), "work", 5)) == [0, 1, 2, 3, 4]
+    assert out.getvalue() == ""
+
+
+def test_long_work_has_a_progress_bar(monkeypatch):
+    out = Terminal()
+    monkeypatch.setattr(sys, "stderr", out)
+    monkeypatch.setattr(base, "PROGRESS_DELAY", -1)
+    assert list(base.track_progress(iter(range(5)), "weaving", 5)) == [0, 1, 2, 3, 4]
+    assert "weaving" in out.getvalue()
+
+
+def test_a_process_without_standard_error_works_too(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", None)
+    assert list(base.track_progress([1], "work", 1)) == [1]
