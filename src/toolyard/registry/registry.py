@@ -79,18 +79,16 @@ class Watcher:
                 threading.Thread(target=self._work, name="toolyard-refresh", daemon=True).start()
 
     def _work(self) -> None:
-        while (loader := self._next()) is not None:
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    self._running = False
+                    return
+                loader = self._waiting.pop(next(iter(self._waiting)))
             try:
                 self._refresh(loader)
             except (ToolyardError, OSError) as error:
                 _log.warning("%s has changed, and could not be loaded again: %s", loader.source, error)
-
-    def _next(self) -> Loader | None:
-        with self._lock:
-            if not self._waiting:
-                self._running = False
-                return None
-            return self._waiting.pop(next(iter(self._waiting)))
 
 
 class ChangeLock:
@@ -318,8 +316,16 @@ class ToolRegistry(Closing):
         """
         with self._reload:
             # Keyed by loader, because `remove` may replace a part in the meantime.
-            chosen = [part for part in self._parts if part.loader is not None and only in (None, part.loader)]
-            loaded = {id(part.loader): _reload(part, strict) for part in chosen}
+            loaded: dict[int, Part] = {}
+            for part in self._parts:
+                if part.loader is None or only not in (None, part.loader):
+                    continue
+                try:
+                    loaded[id(part.loader)] = read_loader(part.loader, part)
+                except (ToolyardError, OSError) as error:
+                    if strict:
+                        raise
+                    loaded[id(part.loader)] = mark_stale(part, error)
             with self._change:
                 fresh = [loaded.get(id(part.loader), part) for part in self._parts]
                 kept = [remove_tools(part, self._removed.get(id(part.loader), frozenset())) for part in fresh]
@@ -443,18 +449,6 @@ def _is_within(tool: Tool, namespaces: Collection[str] | None) -> bool:
     if isinstance(namespaces, str):
         raise TypeError(f"namespaces is a list of names, not text; write [{namespaces!r}]")
     return namespaces is None or tool.namespace in namespaces
-
-
-def _reload(part: Part, strict: bool) -> Part:
-    loader = part.loader
-    if loader is None:
-        return part
-    try:
-        return read_loader(loader, part)
-    except (ToolyardError, OSError) as error:
-        if strict:
-            raise
-        return mark_stale(part, error)
 
 
 def _add_part(index: Index, part: Part) -> Part:

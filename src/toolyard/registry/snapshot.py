@@ -254,7 +254,8 @@ def read_loader(loader: Loader, before: Part | None = None) -> Part:
         # A module may call sys.exit() on import; that fails the source, not the program.
         raise SourceError(f"{loader.source}: {type(error).__name__} while loading: {error}") from error
     admitted, rewrites, rejected = _admit_all(loader, tools)
-    candidates = _prepare_tools(admitted, before)
+    known = {} if before is None else {id(candidate.tool): candidate for candidate in before.candidates}
+    candidates = [known.get(id(entry.tool)) or PreparedTool(entry) for entry in admitted]
     report = loader.report
     full = SourceReport(
         source=loader.source,
@@ -286,7 +287,9 @@ def _admit_all(loader: Loader, tools: list[Tool]) -> tuple[list[AdmittedTool], l
         changes: tuple[Rewrite, ...] = ()
         try:
             if entry is None:
-                entry, changes = admit_tool(_set_source(loader, tool))
+                if isinstance(tool, Tool) and tool.source is None:
+                    tool = tool.replace(source=loader.source)
+                entry, changes = admit_tool(tool)
         except DefinitionError as error:
             if getattr(loader, "on_error", "raise") != "skip":
                 raise MalformedSource(str(error), where=loader.source) from error
@@ -296,17 +299,6 @@ def _admit_all(loader: Loader, tools: list[Tool]) -> tuple[list[AdmittedTool], l
         admitted.append(entry)
         rewrites.extend(changes)
     return admitted, rewrites, rejected
-
-
-def _prepare_tools(admitted: Sequence[AdmittedTool], before: Part | None) -> list[PreparedTool]:
-    if before is None:
-        return [PreparedTool(entry) for entry in admitted]
-    known = {id(candidate.tool): candidate for candidate in before.candidates}
-    return [known.get(id(entry.tool)) or PreparedTool(entry) for entry in admitted]
-
-
-def _set_source(loader: Loader, tool: Tool) -> Tool:
-    return tool.replace(source=loader.source) if isinstance(tool, Tool) and tool.source is None else tool
 
 
 def failed_part(loader: Loader, error: ToolyardError | OSError) -> Part:

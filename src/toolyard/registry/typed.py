@@ -9,9 +9,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from types import CoroutineType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
+from msgspec.structs import replace
 from pydantic import BaseModel, ValidationError
 
 from toolyard.constants import TOOL_DEFAULT_NAMESPACE
@@ -63,9 +64,23 @@ class Registry:
             raise DefinitionError(f"input_schema of {name!r} must be a StrictModel class, not {input_schema!r}")
 
         def claim(function: F) -> F:
-            entry = _make_entry(name, input_schema, function, description)
-            options = {"effects": effects, "tags": tags, "version": version}
-            entry = msgspec.structs.replace(entry, tool=entry.tool.replace(**options))
+            derived = derive_model(function, input_schema)
+            # A typed tool must return a model even if its annotation does not say which.
+            binding = replace(derived.binding, returns=derived.binding.returns or BaseModel, plain=False)
+            tool = Tool(
+                name=name,
+                namespace=TOOL_DEFAULT_NAMESPACE,
+                description=derived.description if description is None else description,
+                parameters=derived.parameters,
+                output_parameters=derived.output_parameters,
+                binding=binding,
+                effects=cast("Effects", effects),
+                tags=tags,
+                version=version,
+            )
+            validated = replace(binding, prepare=derived.place)
+            taker = tool.replace(binding=validated)
+            entry = TypedEntry(input_schema, function, tool, taker, function_caller(taker, validated))
             with self._lock:
                 if name in self._entries:
                     raise DefinitionError(f"a tool called {name!r} is already registered; pick another name")
@@ -138,20 +153,3 @@ def _validate_input(model: type[BaseModel], raw_input: Any) -> BaseModel:
     # An instance may have been changed since it was validated, so its fields are validated again.
     values = {**raw_input.__dict__, **(raw_input.model_extra or {})}
     return model.model_validate(values, by_name=True, by_alias=True)
-
-
-def _make_entry(name: str, model: type[BaseModel], function: Callable[..., Any], description: str | None) -> TypedEntry:
-    derived = derive_model(function, model)
-    # A typed tool must return a model even if its annotation does not say which.
-    binding = msgspec.structs.replace(derived.binding, returns=derived.binding.returns or BaseModel, plain=False)
-    tool = Tool(
-        name=name,
-        namespace=TOOL_DEFAULT_NAMESPACE,
-        description=derived.description if description is None else description,
-        parameters=derived.parameters,
-        output_parameters=derived.output_parameters,
-        binding=binding,
-    )
-    validated = msgspec.structs.replace(binding, prepare=derived.place)
-    taker = tool.replace(binding=validated)
-    return TypedEntry(model, function, tool, taker, function_caller(taker, validated))

@@ -99,11 +99,6 @@ class MemoryQuota:
         if session.is_full:
             raise full_error(session)
 
-    def check_total(self) -> None:
-        """Raise `SessionError` if all sessions together exceed the total, so that no other may be opened."""
-        if self.used > self.max_bytes:
-            raise SessionError(f"sessions in memory hold {self.max_bytes:,} bytes, the most allowed; tear some down")
-
     def release(self, session: Session) -> None:
         """Return the bytes of an ended session that no fork shares."""
         charge = session.history.charge
@@ -418,7 +413,9 @@ class Sessions(SessionViews, SessionTurns):
         count = len(self.in_memory) if self.store is None else self._stored_count(self.store)
         if count >= self.max_open:
             raise SessionError(f"{count:,} sessions are open, the most allowed; tear some down, or set a ttl")
-        self.quota.check_total()
+        if self.quota.used > self.quota.max_bytes:
+            most = f"{self.quota.max_bytes:,}"
+            raise SessionError(f"sessions in memory hold {most} bytes, the most allowed; tear some down")
         self._make_room()
 
     def _stored_count(self, store: SessionStore) -> int:

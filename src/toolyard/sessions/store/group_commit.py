@@ -160,7 +160,10 @@ class GroupCommit(Generic[_Op]):
                 batch[0].settle(error)
             elif isinstance(error, StoreFailing):
                 for pending in batch:
-                    pending.settle(_copy_error(error))
+                    # One exception object raised in several threads would mix up their tracebacks.
+                    copy = StoreFailing(*error.args)
+                    copy.__cause__ = error.__cause__
+                    pending.settle(copy)
             else:
                 for pending in batch:
                     self._commit([pending])
@@ -181,7 +184,12 @@ class GroupCommit(Generic[_Op]):
                 self._queue.extend(mine)
                 self._commit_until_settled(mine)
             for pending in mine:
-                _call_done(pending)
+                try:
+                    if pending.done is not None:
+                        pending.done(pending.error)
+                except Exception:
+                    # A foreign callback must not end the writer thread. The write is settled either way.
+                    log.exception("a callback for a session write failed")
 
     def _drain_inbox(self) -> list[_Pending[_Op] | None]:
         arrived: list[_Pending[_Op] | None] = []
@@ -208,23 +216,6 @@ class GroupCommit(Generic[_Op]):
 def _settle(batch: Sequence[_Pending[_Op]]) -> None:
     for pending in batch:
         pending.settle()
-
-
-def _call_done(pending: _Pending[_Op]) -> None:
-    if pending.done is None:
-        return
-    try:
-        pending.done(pending.error)
-    except Exception:
-        # A foreign callback must not end the writer thread. The write is settled either way.
-        log.exception("a callback for a session write failed")
-
-
-def _copy_error(error: StoreFailing) -> StoreFailing:
-    # One exception object raised in several threads would mix up their tracebacks.
-    copy = StoreFailing(*error.args)
-    copy.__cause__ = error.__cause__
-    return copy
 
 
 def _closed_error() -> SessionError:

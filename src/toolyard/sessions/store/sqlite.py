@@ -143,7 +143,11 @@ class SqliteStore(SessionStore):
                 db.execute("ROLLBACK")
             db.execute("BEGIN IMMEDIATE")
             for write in writes:
-                self._write_one(write)
+                if isinstance(write, Delete):
+                    tables.delete_session(db.execute, write.key)
+                    continue
+                for step in tables.write_steps(write):
+                    step.check(db.execute(step.sql, step.values).rowcount)
             # A single C call, so that no interrupt can come between the commit and its receipt.
             receipt.extend(map(db.execute, ("COMMIT",)))
         except BaseException as error:
@@ -156,14 +160,6 @@ class SqliteStore(SessionStore):
             if isinstance(error, sqlite3.Error | OverflowError | UnicodeError):
                 raise SessionError(f"{self._path} cannot store this: {error}") from error
             raise
-
-    def _write_one(self, write: Write) -> None:
-        run = self._writer.execute
-        if isinstance(write, Delete):
-            tables.delete_session(run, write.key)
-            return
-        for step in tables.write_steps(write):
-            step.check(run(step.sql, step.values).rowcount)
 
     def _create_file(self) -> None:
         try:

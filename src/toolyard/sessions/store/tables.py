@@ -17,12 +17,12 @@ from toolyard.sessions.store.base import (
     Append,
     Condition,
     Create,
+    ExpireRecords,
     Intend,
     Key,
     LogRow,
     LogTable,
     LogWrite,
-    PutRecord,
     RecordWrite,
     RemoveRecord,
     Run,
@@ -72,24 +72,22 @@ class Record(msgspec.Struct, frozen=True):
 
 def record_steps(write: RecordWrite) -> list[Step]:
     """The statements of one write. A version may grow without a change, but never stays the same after one."""
+    values: tuple[object, ...]
+    if isinstance(write, ExpireRecords):
+        sql, values = _EXPIRE, (write.kind, write.before, write.most)
+    else:
+        this = (write.kind, write.owner, write.name)
+        old = () if write.old is None else (write.old,)
+        if isinstance(write, RemoveRecord):
+            sql, values = _REMOVE_OLD if old else _REMOVE, (*this, *old)
+        else:
+            # The last column, `stamp`, is unused; older versions identified unacknowledged commits by it.
+            content = (write.value, write.at, 0)
+            sql, values = _PUT_NEW if write.new else _PUT, (*this, *content)
+            if old:
+                sql, values = _REPLACE, (*content, *this, *old)
     changed = [] if write.kind in UNWATCHED else [Step(_CHANGED, (write.kind,))]
-    return [_record_step(write), *changed]
-
-
-def _record_step(write: RecordWrite) -> Step:
-    if isinstance(write, PutRecord):
-        this = (write.kind, write.owner, write.name)
-        # The last column, `stamp`, is unused; older versions identified unacknowledged commits by it.
-        content = (write.value, write.at, 0)
-        if write.old is not None:
-            return Step(_REPLACE, (*content, *this, write.old), report=write.outcome.set_rows)
-        return Step(_PUT_NEW if write.new else _PUT, (*this, *content), report=write.outcome.set_rows)
-    if isinstance(write, RemoveRecord):
-        this = (write.kind, write.owner, write.name)
-        if write.old is not None:
-            return Step(_REMOVE_OLD, (*this, write.old), report=write.outcome.set_rows)
-        return Step(_REMOVE, this, report=write.outcome.set_rows)
-    return Step(_EXPIRE, (write.kind, write.before, write.most), report=write.outcome.set_rows)
+    return [Step(sql, values, report=write.outcome.set_rows), *changed]
 
 
 def get_record(run: Run, kind: str, owner: str, name: str) -> bytes | None:
