@@ -152,7 +152,11 @@ def _answer_calls(
     current = path.plans[batch.mode, path.registry.snapshot]
     plans: CallPlans | ScopedPlans = current
     if batch.mode == "simulate":
-        plans = _restrict_plans(current, batch)
+        # A caller who may not also execute the tools gets less run.
+        if current_simulation() is False:
+            plans = current.restricted
+        elif batch.scope is not None:
+            plans = ScopedPlans(current, batch.scope)
         if session.is_recorded:
             if path.counting:
                 count_calls(session, plans.snapshot)
@@ -168,13 +172,6 @@ def _answer_calls(
         if result is None:
             result = yield from call_flow(path, plans, batch, session, call)
         results.append(result)
-
-
-def _restrict_plans(plans: CallPlans, batch: Batch) -> CallPlans | ScopedPlans:
-    """The plans for a simulation, which may run less for a caller that may not also execute the tools."""
-    if current_simulation() is False:
-        return plans.restricted
-    return plans if batch.scope is None else ScopedPlans(plans, batch.scope)
 
 
 def _take_turn(path: CallPath, session: Session, calls: Sequence[ToolCall], batch: Batch) -> TakeTurn:

@@ -230,7 +230,7 @@ class Policy:
     Without rules, `default` decides, which allows all calls unless it is set to `"deny"` or `"ask"`.
     """
 
-    __slots__ = ("_approver", "_ledger", "_lines", "_plans", "_rules", "_trivial")
+    __slots__ = ("_approver", "_ledger", "_lines", "_plans", "_rules")
 
     def __init__(
         self,
@@ -252,7 +252,6 @@ class Policy:
         limits = tuple(budgets)
         self._ledger = Ledger(limits) if limits else NO_BUDGETS
         self._plans: dict[tuple[str, str, Effects, tuple[str, ...]], tuple[RuleLine, ...]] = {}
-        self._trivial = not self.budgets and all(line.action == "allow" for line in self._lines)
 
     # Read-only: an assignment would have no effect, but look as if it had made the policy stricter.
 
@@ -274,7 +273,7 @@ class Policy:
     @property
     def trivial(self) -> bool:
         """True if `check` never refuses a call, so that it can be skipped."""
-        return self._trivial
+        return not self.budgets and all(line.action == "allow" for line in self._lines)
 
     @property
     def asks(self) -> bool:
@@ -321,8 +320,6 @@ class Policy:
         A call that may run is counted at once, against whole-process budgets and in `shared`; one that needs approval
         is counted by `spend` once it is approved.
         """
-        if self._trivial:
-            return None
         line = self._find_line(tool, session_id, keys)
         if line.action == "deny":
             raise deny_call(tool.qualified_name, line)
@@ -386,25 +383,21 @@ class Policy:
         raise AssertionError("the default matches every call")
 
     def _lines_for(self, tool: Tool) -> tuple[RuleLine, ...]:
+        """The lines that may decide on this tool: those that match it, up to the first that holds for all callers."""
         # The key has everything that rules check of a tool, so a redefined tool of the same name is evaluated again.
         key = (tool.namespace, tool.name, tool.effects, tool.tags)
         plan = self._plans.get(key)
         if plan is None:
-            plan = self._plan_lines(tool)
+            fitting: list[RuleLine] = []
+            for line in self._lines:
+                if line.fits(tool, tool.qualified_name):
+                    fitting.append(line)
+                    if line.for_all_callers:
+                        break
             if len(self._plans) >= _REMEMBERED:
                 self._plans.clear()
-            self._plans[key] = plan
+            plan = self._plans[key] = tuple(fitting)
         return plan
-
-    def _plan_lines(self, tool: Tool) -> tuple[RuleLine, ...]:
-        """The lines that may decide on this tool: those that match it, up to the first that holds for all callers."""
-        plan: list[RuleLine] = []
-        for line in self._lines:
-            if line.fits(tool, tool.qualified_name):
-                plan.append(line)
-                if line.for_all_callers:
-                    break
-        return tuple(plan)
 
     def ask_approver(self, line: RuleLine, ask: Ask) -> None:
         """Have the approver decide; raises `Denied` unless the answer is yes."""
