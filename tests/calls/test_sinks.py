@@ -295,19 +295,18 @@ def test_several_processes_share_a_file_and_move_it_without_losing_more_than_the
     path = tmp_path / "calls.jsonl"
     code = (
         "import sys\n"
-        "from toolyard.calls.sinks import CallEvent\n"
-        "from toolyard.calls.sinks import JsonlSink\n"
+        "from toolyard.calls.sinks import CallEvent, JsonlSink\n"
         "sink = JsonlSink(sys.argv[1], max_bytes=20_000)\n"
-        "for seq in range(50):\n"
+        "for seq in range(100):\n"
         "    sink.emit(CallEvent(time=1.0, latency=0.1, mode='execute', session_id=sys.argv[2], name='a::b', seq=seq))\n"
     )
     # Together more than one file and less than two: nothing may be lost.
-    running = [warm_toolyard().start(["-c", code, path, n]) for n in range(6)]
-    assert [process.wait() for process in running] == [0] * 6
+    running = [warm_toolyard().start(["-c", code, path, n]) for n in range(3)]
+    assert [process.wait() for process in running] == [0] * 3
     old = tmp_path / "calls.jsonl.1"
     found = [*(lines(old) if old.exists() else []), *lines(path)]
     assert sorted((line["session_id"], line["seq"]) for line in found) == sorted(
-        (str(n), seq) for n in range(6) for seq in range(50)
+        (str(n), seq) for n in range(3) for seq in range(100)
     )
     assert old.exists()
 
