@@ -271,8 +271,11 @@ class PluginTable(Generic[T]):
         return f"no {self.kind} is called {name!r}; {hint}"
 
 
-def check_options(cls: type, options: dict[str, Any], what: str) -> None:
-    """Raise `ConfigError` for options that the class does not take, and for required ones that are missing."""
+def check_options(cls: type, options: dict[str, Any], what: str, *, beside: str = "") -> None:
+    """Raise `ConfigError` for options that the class does not take, and for required ones that are missing.
+
+    `beside` is a key that may stand beside the options, and be misspelt.
+    """
     parameters = parameters_of(cls)
     if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
         return
@@ -283,6 +286,8 @@ def check_options(cls: type, options: dict[str, Any], what: str) -> None:
         if option not in parameters:
             # A missing option is more likely meant than a merely similar one.
             hint = suggest(option, lacking, "it needs ") if lacking else suggest(option, parameters, "it takes ")
+            if beside and find_similar(option, [*parameters, beside]) == [beside]:
+                hint = f"did you mean {beside!r}?"
             raise ConfigError(f"{what} has no option {option!r}; {hint}")
     if lacking:
         raise ConfigError(f"{what} needs the option {lacking[0]!r}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -44,7 +44,6 @@ from toolyard.plugins import (
     check_options,
     get_tool_engine,
     get_tool_sampler,
-    parameters_of,
 )
 from toolyard.registry import ToolRegistry
 from toolyard.registry.enriching import order_enrichments
@@ -86,9 +85,12 @@ def make_plugin(
     options = dict(entry.options if given is None else given)
     try:
         cls = table.get(entry.type)
-        if table is LOADERS:
-            _check_engine_is_spelt(cls, entry)
-        check_options(cls, {**(made or {}), **options}, f"{table.kind} {entry.type!r}")
+        wired = [option for option in entry.options if option in list_wired_options(cls)]
+        if wired:
+            raise ConfigError(f"{wired[0]!r} cannot be set here; it comes from the rest of the config")
+        # Every source has the key `engine`, which its loader does not know, so could not suggest for a misspelt one.
+        beside = "engine" if table is LOADERS else ""
+        check_options(cls, {**(made or {}), **options}, f"{table.kind} {entry.type!r}", beside=beside)
     except (ConfigError, PluginError) as error:
         raise ConfigError(f"{entry.where}: {error}") from None
     read = read_plugin_options(cls, options, entry.where, base)
@@ -98,16 +100,6 @@ def make_plugin(
         # If a catalog was given instead of a config, its loader has already named the file.
         place = "" if str(error).startswith(f"{entry.where}: ") else f"{entry.where}: "
         raise ConfigError(f"{place}{error}") from None
-
-
-def _check_engine_is_spelt(cls: type, entry: PluginEntry) -> None:
-    """Refuse a misspelt `engine`: it is a key of every source, so the loader could not suggest it."""
-    known = parameters_of(cls)
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
-        return
-    for option in entry.options:
-        if option not in known and find_similar(option, [*known, "engine"]) == ["engine"]:
-            raise ConfigError(f"tool loader {entry.type!r} has no option {option!r}; did you mean 'engine'?")
 
 
 def make_loaders(config: Config, *, lenient: bool = False) -> list[Loader]:
@@ -274,12 +266,10 @@ def make_named_engines(config: Config, registry: ToolRegistry, undo: ExitStack) 
         entry = config.engines[name]
         options = dict(entry.options)
         parts: dict[str, Any] = {"registry": registry, "name": name}
+        path = (*referrers, name)
         for option, reference in _list_references(entry):
             del options[option]
-            other = _find_engine_name(reference, f"{entry.where}.{option}", config)
-            _check_reference(other, option, entry, config, (*referrers, name))
-            parts[option] = make(other, (*referrers, name))
-        _check_not_wired(entry)
+            parts[option] = make(_find_referred(reference, option, entry, config, path), path)
         made[name] = make_plugin(ENGINES, entry, config.base, given=options, made=parts)
         undo.callback(made[name].close)
         return made[name]
@@ -355,15 +345,12 @@ def _warn_of_idle(config: Config, registry: ToolRegistry) -> None:
 
 def find_idle(config: Config, registry: ToolRegistry) -> list[str]:
     """Parts of a config without effect: patterns that match no tool, and empty credentials."""
-    patterns = [f"{config.where}: policy.{text}" for text in _find_idle_patterns(config, registry)]
-    return list(dict.fromkeys([*patterns, *_find_blank_auth(config)]))
-
-
-def _find_blank_auth(config: Config) -> Iterator[str]:
+    found = [f"{config.where}: policy.{text}" for text in _find_idle_patterns(config, registry)]
     for entry in (*config.loaders, *config.engines.values()):
         given = entry.options.get("auth") if entry.type == "rest" else None
         if given and any(map(is_blank, given if isinstance(given, list) else [given])):
-            yield f"auth of {entry.where} is empty: calls go without it"
+            found.append(f"auth of {entry.where} is empty: calls go without it")
+    return list(dict.fromkeys(found))
 
 
 def _find_idle_patterns(config: Config, registry: ToolRegistry) -> list[str]:
@@ -384,30 +371,18 @@ def _find_idle_patterns(config: Config, registry: ToolRegistry) -> list[str]:
     return found
 
 
-def _check_not_wired(entry: PluginEntry) -> None:
-    try:
-        wired = list_wired_options(ENGINES.get(entry.type))
-    except PluginError as error:
-        raise ConfigError(f"{entry.where}: {error}") from None
-    for option in entry.options:
-        if option in wired:
-            raise ConfigError(f"{entry.where}: {option!r} cannot be set here; it comes from the rest of the config")
-
-
-def _find_engine_name(name: Any, where: str, config: Config) -> str:
-    if isinstance(name, str) and name in config.engines:
-        return str(name)
-    raise ConfigError(f"{where}: no engine is called {name!r}; {suggest(name, config.engines, 'there are ')}")
-
-
-def _check_reference(other: str, option: str, entry: PluginEntry, config: Config, referrers: tuple[str, ...]) -> None:
-    """Refuse an engine that refers to itself, or a `simulate_with` engine that has one itself."""
-    if option == _SIMULATE_WITH and config.engines[other].options.get(_SIMULATE_WITH) is not None:
+def _find_referred(reference: Any, option: str, entry: PluginEntry, config: Config, referrers: tuple[str, ...]) -> str:
+    """The name of the engine that an option refers to; not itself, nor a `simulate_with` engine that has one itself."""
+    where = f"{entry.where}.{option}"
+    if not isinstance(reference, str) or reference not in config.engines:
         raise ConfigError(
-            f"{entry.where}.{option}: {other!r} has effects itself, so it cannot simulate for another engine"
+            f"{where}: no engine is called {reference!r}; {suggest(reference, config.engines, 'there are ')}"
         )
-    if other in referrers:
-        raise ConfigError(f"{entry.where}.{option}: {other!r} refers back to itself, so no engine would answer")
+    if option == _SIMULATE_WITH and config.engines[reference].options.get(_SIMULATE_WITH) is not None:
+        raise ConfigError(f"{where}: {reference!r} has effects itself, so it cannot simulate for another engine")
+    if reference in referrers:
+        raise ConfigError(f"{where}: {reference!r} refers back to itself, so no engine would answer")
+    return reference
 
 
 class Toolyard(Closing):

@@ -74,7 +74,11 @@ def make_refusal_error(answer: Incoming, url: str, effect: Effect) -> ToolyardEr
         remedy = "pass api_key=..." if envelope.code == "auth.missing" else "check the key and its scopes"
         return ConfigError(f"{url} refuses the request: {text} [{envelope.code}]; {remedy}")
     if kind is not None and issubclass(kind, CallError):
-        return CallError.from_info(_read_info(envelope, effect if answer.status >= 500 else "none"))
+        details = {key: value for key, value in envelope.details.items() if key not in ("hint", "effect")}
+        message, hint = envelope.message[:_LONGEST_MESSAGE], envelope.hint and envelope.hint[:_LONGEST_MESSAGE]
+        happened: Effect = effect if answer.status >= 500 else "none"
+        info = ErrorInfo(envelope.code, message, envelope.retryable, effect=happened, hint=hint, details=details)
+        return CallError.from_info(info)
     if kind is not None and kind is not DefinitionError:
         return kind(text)
     if envelope.code.startswith("session."):
@@ -84,12 +88,6 @@ def make_refusal_error(answer: Incoming, url: str, effect: Effect) -> ToolyardEr
     if envelope.code == "route.not_found":
         return ConfigError(f"{url} is a server without this part of the API; its version may be another")
     return DefinitionError(f"{url} refuses the request: {text} [{envelope.code}]")
-
-
-def _read_info(envelope: Envelope, effect: Effect) -> ErrorInfo:
-    details = {key: value for key, value in envelope.details.items() if key not in ("hint", "effect")}
-    message, hint = envelope.message[:_LONGEST_MESSAGE], envelope.hint and envelope.hint[:_LONGEST_MESSAGE]
-    return ErrorInfo(envelope.code, message, envelope.retryable, effect=effect, hint=hint, details=details)
 
 
 def read_envelope(answer: Incoming) -> Envelope | None:
@@ -219,7 +217,8 @@ class ServerWire(Closing):
         exceeded = None if budget is None else budget.spend(len(answer.body))
         if exceeded is not None:
             raise self.make_garbled_error(f"a list that goes on for more than {exceeded}", effect)
-        if _has_too_many_values(answer.body):
+        # Commas within strings are excluded only if there are many.
+        if answer.body.count(b",") > MAX_VALUES and _TEXT.sub(b"", answer.body).count(b",") > MAX_VALUES:
             raise self.make_garbled_error(f"more than {MAX_VALUES:,} values at once", effect)
         try:
             return answer.json(f"answer of {self.url}")
@@ -320,11 +319,6 @@ def write_json(value: Any) -> bytes:
         return msgspec.json.encode(value)
     except (TypeError, ValueError, RecursionError, UnicodeEncodeError):
         raise ConfigError("values sent to a server must be JSON: text, numbers, lists and mappings") from None
-
-
-def _has_too_many_values(body: bytes) -> bool:
-    """True if a body has too many values. Commas within strings are excluded only if there are many."""
-    return body.count(b",") > MAX_VALUES and _TEXT.sub(b"", body).count(b",") > MAX_VALUES
 
 
 def _check_key(key: object) -> str:

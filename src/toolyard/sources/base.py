@@ -27,6 +27,7 @@ from toolyard.plugins import FailurePolicy
 from toolyard.schema.admission import AdmittedTool, admit_tool, summarise_changes
 from toolyard.schema.definition import read_definition
 from toolyard.schema.normalise import Change
+from toolyard.schema.options import read_arguments
 
 
 class LoaderOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,15 +101,10 @@ class ToolLoader(ABC):
         self, on_error: str, on_duplicate: str, namespaces: str = "open", given: str | Collection[str] | None = None
     ) -> None:
         """Check and set the common options; `given` is the configured namespace, or several of them."""
-        for option, value in (("on_error", on_error), ("on_duplicate", on_duplicate)):
-            if value not in ("raise", "skip"):
-                raise ConfigError(f"{option} of {type(self).__name__} must be 'raise' or 'skip', not {value!r}")
-        if namespaces not in ("open", "locked"):
-            raise ConfigError(f"namespaces of {type(self).__name__} must be 'open' or 'locked', not {namespaces!r}")
+        read = read_arguments(LoaderOptions, on_error=on_error, on_duplicate=on_duplicate, namespaces=namespaces)
         if namespaces == "locked" and given is None:
             raise ConfigError("namespaces: locked needs a namespace that the tools are kept in; give one")
-        self.on_error = on_error  # type: ignore[assignment]
-        self.on_duplicate = on_duplicate  # type: ignore[assignment]
+        self.on_error, self.on_duplicate = read["on_error"], read["on_duplicate"]
         self._is_locked = namespaces == "locked"
         # The default namespace counts as not configured: entries that name another namespace then cause no warning.
         if given is not None and (self._is_locked or given != TOOL_DEFAULT_NAMESPACE):

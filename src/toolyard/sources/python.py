@@ -25,7 +25,6 @@ from toolyard.schema.options import expand_place, locate_file
 from toolyard.sources.base import Intake, LoaderOptions, ToolLoader
 from toolyard.words.identifiers import snake_case
 
-_REFUSED_TARGETS = (bool, int, float, bytes, dict)
 _TYPING_MODULES = frozenset({"types", "typing", "typing_extensions"})
 """Modules whose callable objects, such as `Literal["a"]`, are types."""
 _FILE = re.compile(r"(.*\.py)((?::.*)?)", re.DOTALL)
@@ -80,7 +79,7 @@ class PythonToolLoader(ToolLoader):
         on_duplicate: str = "raise",
         namespaces: str = "open",
     ) -> None:
-        if target is None or isinstance(target, _REFUSED_TARGETS):
+        if target is None or isinstance(target, (bool, int, float, bytes, dict)):
             raise ConfigError(
                 f"target: must be a module, its name, a file, functions or a Registry, not {type(target).__name__}"
             )
@@ -112,17 +111,14 @@ class PythonToolLoader(ToolLoader):
         for name, found in chosen or _list_public(target, self.source):
             # An object without a name, such as a partial, gets its name in the module.
             nameless = not chosen and getattr(found, "__name__", "<lambda>") == "<lambda>"
-            self._take_function(intake, name, found, name if nameless else None)
+            where = f"{self.source}.{name}"
+            try:
+                tool = tool_from(found, self.namespace, name if nameless else None)
+            except DefinitionError as error:
+                intake.reject(error, where, name)
+            else:
+                intake.take(tool.replace(source=self.source), where)
         return intake.finish()
-
-    def _take_function(self, intake: Intake, name: str, found: Any, called: str | None) -> None:
-        where = f"{self.source}.{name}"
-        try:
-            tool = tool_from(found, self.namespace, called)
-        except DefinitionError as error:
-            intake.reject(error, where, name)
-        else:
-            intake.take(tool.replace(source=self.source), where)
 
 
 def _import_target(path: str, source: str) -> Any:

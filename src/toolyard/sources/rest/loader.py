@@ -99,10 +99,8 @@ def _rule_matches(rule: Mapping[str, tuple[str, ...]], facts: Mapping[str, list[
 
 
 def _read_rules(option: str, given: Any) -> list[dict[str, tuple[str, ...]]]:
-    if given is None:
-        return []
     rules = given if isinstance(given, (list, tuple)) else [given]
-    return [_read_rule(option, rule) for rule in rules]
+    return [] if given is None else [_read_rule(option, rule) for rule in rules]
 
 
 def _read_rule(option: str, rule: Any) -> dict[str, tuple[str, ...]]:

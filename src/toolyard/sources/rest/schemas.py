@@ -210,8 +210,9 @@ class Schemas:
         return self._read_keywords(raw, depth)
 
     def _read_keywords(self, raw: Node, depth: int) -> Any:
-        if not COMPOSING.isdisjoint(raw):
-            raw = self._open_composition(raw)
+        if not COMPOSING.isdisjoint(raw) and self._compositions.is_contradictory(raw, self._part.file):
+            self.notes.at(raw, "additionalProperties: false left out: it forbids properties of the schemas beside it")
+            raw = self._compositions.open_schema(raw, self._part.file)
         out: Node = {}
         for key, value in raw.items():
             read = _READERS.get(key)
@@ -237,12 +238,6 @@ class Schemas:
         if unknown:
             self.notes.at(raw, f"additionalProperties: false does not hold for what is required: {unknown[0][:80]!r}")
             out["properties"] = {**properties, **{name: {} for name in unknown}}
-
-    def _open_composition(self, raw: Node) -> Node:
-        if not self._compositions.is_contradictory(raw, self._part.file):
-            return raw
-        self.notes.at(raw, "additionalProperties: false left out: it forbids properties of the schemas beside it")
-        return self._compositions.open_schema(raw, self._part.file)
 
     def _read_elsewhere(self, key: str, value: Node, depth: int) -> Node:
         """Read a keyword whose value, not a schema, is a reference; its content belongs to the target's file."""
