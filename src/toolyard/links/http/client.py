@@ -185,8 +185,15 @@ class GuardedClient(Closing):
     def _tls(self) -> ssl.SSLContext:
         """The SSL context, created on first use: loading the certificate authorities is slow."""
         if self._context is None:
+            import ssl
+
             try:
-                context = _make_context(self._verify)
+                if isinstance(self._verify, str):
+                    context = ssl.create_default_context(cafile=self._verify)
+                else:
+                    import httpx2
+
+                    context = httpx2.create_ssl_context(verify=self._verify, trust_env=False)
             except OSError as error:
                 raise ConfigError(f"verify={self._verify!r} holds no certificates that can be read: {error}") from None
             if self._cert is not None:
@@ -203,17 +210,6 @@ class GuardedClient(Closing):
     def _check_open(self) -> None:
         if self.closed:
             raise ToolyardError("this GuardedClient is closed; make a new one")
-
-
-def _make_context(verify: bool | str) -> ssl.SSLContext:
-    """Create an SSL context that trusts the system's authorities, those in a file, or any certificate."""
-    if isinstance(verify, str):
-        import ssl
-
-        return ssl.create_default_context(cafile=verify)
-    import httpx2
-
-    return httpx2.create_ssl_context(verify=verify, trust_env=False)
 
 
 def _load_certificate(context: ssl.SSLContext, cert: Certificate) -> None:

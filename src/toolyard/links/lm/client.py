@@ -125,7 +125,10 @@ class LMClient(Closing):
                 # Outside the `try`: running out of time here must not pause the other requests.
                 tokens = await self._await_rates(request, deadline)
                 try:
-                    return await self._ask_once(request, deadline, tokens)
+                    limit = self._clock() + self.config.timeout
+                    answer = await self._backend.complete(request, limit if deadline is None else min(limit, deadline))
+                    self._limits.settle(tokens, answer.usage.prompt + answer.usage.completion)
+                    return answer
                 except CallError as error:
                     pause = self._pause_before_retry(request, error, attempt, deadline)
                     if pause is None:
@@ -142,20 +145,12 @@ class LMClient(Closing):
             tokens = request.likely_tokens + (request.max_tokens or _DEFAULT_ANSWER_TOKENS)
         wait = self._limits.reserve(tokens, deadline)
         if wait > 0:
-            waited = False
             try:
                 await self._sleep(wait)
-                waited = True
-            finally:
-                if not waited:
-                    self._limits.cancel(tokens)
+            except BaseException:
+                self._limits.cancel(tokens)
+                raise
         return tokens
-
-    async def _ask_once(self, request: LMRequest, deadline: float | None, tokens: int) -> LMAnswer:
-        limit = self._clock() + self.config.timeout
-        answer = await self._backend.complete(request, limit if deadline is None else min(limit, deadline))
-        self._limits.settle(tokens, answer.usage.prompt + answer.usage.completion)
-        return answer
 
     def _pause_before_retry(
         self, request: LMRequest, error: CallError, attempt: int, deadline: float | None
@@ -166,7 +161,10 @@ class LMClient(Closing):
         most = _LONGEST_RETRY_AFTER if deadline is None else deadline - self._clock()
         pause = error.info.retry_after
         if pause is None:
-            pause = backoff_delay(attempt, _FIRST_PAUSE, _LONGEST_PAUSE, chance=_derive_jitter(request, attempt))
+            # Jitter derived from the request: requests that failed together retry at different times.
+            at = 8 * ((attempt - 1) % 8)
+            chance = int(request.key[at : at + 8], 16) / 2**32
+            pause = backoff_delay(attempt, _FIRST_PAUSE, _LONGEST_PAUSE, chance=chance)
         else:
             # Cap the shared pause: one server's `Retry-After` of a day must not block requests without a deadline.
             self._limits.pause(pause if pause < most else min(pause, _LONGEST_RETRY_AFTER))
@@ -177,12 +175,6 @@ async def _sleep(seconds: float) -> None:
     import asyncio  # not needed by processes that never ask a model
 
     await asyncio.sleep(seconds)
-
-
-def _derive_jitter(request: LMRequest, attempt: int) -> float:
-    """A number from 0 to 1, derived from the request: requests that failed together retry at different times."""
-    at = 8 * ((attempt - 1) % 8)
-    return int(request.key[at : at + 8], 16) / 2**32
 
 
 def _make_backend(config: LMConfig) -> HttpBackend | LlamaBackend:
