@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, get_args
@@ -17,8 +17,9 @@ from urllib.parse import parse_qsl, urlsplit
 import msgspec
 
 from toolyard.links.http.addresses import read_url
+from toolyard.links.http.auth import AUTH_KINDS as HTTP_AUTH_KINDS, AuthKind, token_hosts
+from toolyard.links.http.messages import Credential
 from toolyard.links.mcp.peer import Handler, Handlers, LinkLimits
-from toolyard.links.mcp.web import AUTH_KINDS, read_credential
 from toolyard.model.bindings import AuthField, McpServer, Transport
 from toolyard.model.errors import CallError, ConfigError
 from toolyard.model.json_schema import json_type
@@ -164,9 +165,9 @@ def _read_auth(auth: Any) -> tuple[AuthField, ...]:
     if auth is None:
         return ()
     kind = auth.get("type")
-    if not isinstance(kind, str) or kind not in AUTH_KINDS:
-        raise ConfigError(f"auth: needs a 'type': {', '.join(AUTH_KINDS)}")
-    needed, optional = AUTH_KINDS[kind].needed, AUTH_KINDS[kind].optional
+    if not isinstance(kind, str) or kind not in _AUTH_KINDS:
+        raise ConfigError(f"auth: needs a 'type': {', '.join(_AUTH_KINDS)}")
+    needed, optional = _AUTH_KINDS[kind].needed, _AUTH_KINDS[kind].optional
     for key in auth:
         if key not in ("type", *needed, *optional):
             raise ConfigError(f"auth: {kind} has no {key!r}; known: {', '.join((*needed, *optional))}")
@@ -184,6 +185,36 @@ def _auth_value(key: str, value: Any) -> str | tuple[str, ...]:
     if key == "in_body" and type(value) is bool:
         return "true" if value else "false"
     return str(read_value(_TEXT, value, f"auth.{key}"))
+
+
+def _make_oauth(origin: str, fields: Mapping[str, Any]) -> Credential:
+    from toolyard.links.mcp.authorization import AuthorizationCode
+
+    return AuthorizationCode(origin, fields)
+
+
+_AUTH_KINDS: dict[str, AuthKind] = {
+    **HTTP_AUTH_KINDS,
+    "oauth": AuthKind(
+        (), ("client_id", "client_secret", "client_name", "scopes", "redirect_uri", "store", "hosts"), _make_oauth
+    ),
+}
+"""The kinds of HTTP authentication, and the login of a user as in MCP."""
+
+
+def read_credential(server: McpServer, origin: str) -> tuple[Credential | None, tuple[str, ...]]:
+    """The server's credential, and the hosts that it is obtained from; `ConfigError` says what is missing."""
+    if not server.auth:
+        return None, ()
+    fields: dict[str, Any] = {**dict(server.auth), "url": server.url or ""}
+    name = fields.get("type")
+    kind = _AUTH_KINDS.get(str(name))
+    if kind is None:
+        raise ConfigError(f"auth of {server.name}: 'type' is one of {', '.join(_AUTH_KINDS)}, not {name!r}")
+    try:
+        return kind.make(origin, fields), (*token_hosts(fields), *(fields.get("hosts") or ()))
+    except KeyError as error:
+        raise ConfigError(f"auth of {server.name}: {name} needs {error.args[0]!r}") from None
 
 
 _PUBLIC_AUTH = frozenset(

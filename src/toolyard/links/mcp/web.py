@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager, suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import msgspec
 
 from toolyard.links.http.addresses import read_url, with_port
-from toolyard.links.http.auth import AUTH_KINDS as HTTP_AUTH_KINDS, AuthKind, ClientCredentials, token_hosts
+from toolyard.links.http.auth import ClientCredentials
 from toolyard.links.http.bodies import EventReader, ServerSentEvent
 from toolyard.links.http.client import GuardedClient
-from toolyard.links.http.messages import Credential, Outgoing, Send
+from toolyard.links.http.messages import Outgoing, Send
 from toolyard.links.mcp import framing
 from toolyard.links.mcp.errors import make_rpc_error, make_status_error
 from toolyard.links.mcp.framing import UnreadableError
+from toolyard.links.mcp.options import read_credential
 from toolyard.links.mcp.peer import LinkLimits, Peer
 from toolyard.links.mcp.wire import Lost, McpWire
 from toolyard.model.bindings import McpServer
-from toolyard.model.errors import CallError, ConfigError
+from toolyard.model.errors import CallError
 
 if TYPE_CHECKING:
     from toolyard.links.http.exchange import StreamedAnswer
@@ -207,33 +208,3 @@ class WebWire(McpWire):
         details = {"status": answer.status, **error.info.details}
         error.info = msgspec.structs.replace(error.info, details=details)
         return error, code, text
-
-
-def _make_oauth(origin: str, fields: Mapping[str, Any]) -> Credential:
-    from toolyard.links.mcp.authorization import AuthorizationCode
-
-    return AuthorizationCode(origin, fields)
-
-
-AUTH_KINDS: dict[str, AuthKind] = {
-    **HTTP_AUTH_KINDS,
-    "oauth": AuthKind(
-        (), ("client_id", "client_secret", "client_name", "scopes", "redirect_uri", "store", "hosts"), _make_oauth
-    ),
-}
-"""The kinds of HTTP authentication, and the login of a user as in MCP."""
-
-
-def read_credential(server: McpServer, origin: str) -> tuple[Credential | None, tuple[str, ...]]:
-    """The server's credential, and the hosts that it is obtained from; `ConfigError` says what is missing."""
-    if not server.auth:
-        return None, ()
-    fields: dict[str, Any] = {**dict(server.auth), "url": server.url or ""}
-    name = fields.get("type")
-    kind = AUTH_KINDS.get(str(name))
-    if kind is None:
-        raise ConfigError(f"auth of {server.name}: 'type' is one of {', '.join(AUTH_KINDS)}, not {name!r}")
-    try:
-        return kind.make(origin, fields), (*token_hosts(fields), *(fields.get("hosts") or ()))
-    except KeyError as error:
-        raise ConfigError(f"auth of {server.name}: {name} needs {error.args[0]!r}") from None

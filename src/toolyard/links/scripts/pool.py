@@ -26,7 +26,6 @@ from toolyard.links.scripts.worker import (
     WorkerEnd,
     WorkerExchange,
     WorkerLost,
-    WorkerReply,
     describe_end,
     make_exchange_error,
     make_script_error,
@@ -218,7 +217,14 @@ class ScriptPool(Closing):
         except BaseException:
             self._retire_soon(worker)
             raise
-        return self._finish_call(worker, code, exchange, reply)
+        worker.calls += 1
+        if reply.again and exchange.is_sent and worker.calls < self.settings.calls_per_worker:
+            self._slots.release(worker)
+        else:
+            self._retire_soon(worker)
+        if reply.fault is not None:
+            raise make_script_error(code.file, reply.fault, exchange)
+        return Answer(reply.value, *exchange.printed())
 
     call = link_loop.sync_twin(acall)
 
@@ -333,16 +339,6 @@ class ScriptPool(Closing):
             raise
         made.add_done_callback(lambda made: None if _has_result(made) else self._slots.release(None))
         return made
-
-    def _finish_call(self, worker: Worker, code: Code, exchange: WorkerExchange, reply: WorkerReply) -> Answer:
-        worker.calls += 1
-        if reply.again and exchange.is_sent and worker.calls < self.settings.calls_per_worker:
-            self._slots.release(worker)
-        else:
-            self._retire_soon(worker)
-        if reply.fault is not None:
-            raise make_script_error(code.file, reply.fault, exchange)
-        return Answer(reply.value, *exchange.printed())
 
     def _retire_soon(self, worker: Worker) -> Future[WorkerEnd]:
         """End a worker in the background; its slot becomes free when the process is gone."""
