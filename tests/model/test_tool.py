@@ -1,7 +1,11 @@
+import random
+
 import pytest
 from hypothesis import given, strategies as st
 
-from toolyard import DefinitionError, Effects, PythonBinding, Tool
+from toolyard import DefinitionError, Effects, PythonBinding, Tool, function_tool
+from toolyard.dialects.mcp import McpDialect, wraps
+from toolyard.model.tool import fingerprint, is_guess, promises_output
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -109,3 +113,98 @@ def test_the_definition_hash_covers_exactly_what_a_model_sees():
         tool.replace(effects=Effects.READ),
     ]
     assert len({t.definition_hash for t in [tool, *other]}) == 6
+
+
+BASE = {
+    "type": "object",
+    "properties": {
+        "a": {"type": ["string", "null"], "enum": ["x", "y", None], "description": "d"},
+        "required": {"type": "array", "items": {"type": "object", "required": ["p", "q"]}, "default": ["z", "y"]},
+    },
+    "required": ["a", "required"],
+}
+
+
+def shuffled(value, rng, *, lists=False):
+    if isinstance(value, dict):
+        keys = list(value)
+        rng.shuffle(keys)
+        return {key: shuffled(value[key], rng, lists=key in ("required", "enum", "type")) for key in keys}
+    if isinstance(value, list):
+        items = [shuffled(item, rng) for item in value]
+        if lists:
+            rng.shuffle(items)
+        return items
+    return value
+
+
+@given(st.randoms(use_true_random=False))
+def test_key_order_and_set_like_lists_do_not_matter(rng: random.Random):
+    assert fingerprint(shuffled(BASE, rng)) == fingerprint(BASE)
+
+
+def test_everything_else_matters():
+    variants = [
+        {**BASE, "description": "x"},
+        {**BASE, "required": ["a"]},
+        {**BASE, "properties": {**BASE["properties"], "a": {"type": "string"}}},
+        {"type": "object", "properties": {"x": {"default": ["z", "y"]}}},
+        {"type": "object", "properties": {"x": {"default": ["y", "z"]}}},
+        {"type": "object", "prefixItems": [{"type": "string"}, {"type": "null"}]},
+        {"type": "object", "prefixItems": [{"type": "null"}, {"type": "string"}]},
+    ]
+    assert len({fingerprint(schema) for schema in [BASE, *variants]}) == len(variants) + 1
+
+
+def test_a_property_called_enum_is_a_schema_not_a_list_of_values():
+    one = {"properties": {"enum": {"type": "string", "default": ["b", "a"]}}}
+    other = {"properties": {"enum": {"type": "string", "default": ["a", "b"]}}}
+    assert fingerprint(one) != fingerprint(other)
+
+
+def test_integral_floats_and_single_type_lists_are_spelling():
+    assert fingerprint({"minimum": 1.0}) == fingerprint({"minimum": 1})
+    assert fingerprint({"type": ["string"]}) == fingerprint({"type": "string"})
+    assert fingerprint({"minimum": 1.5}) != fingerprint({"minimum": 1})
+
+
+def test_the_value_is_fixed_across_processes_and_versions():
+    assert fingerprint({}) == "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"
+
+
+SCHEMA = {"type": "object", "properties": {"area": {"type": "number"}}}
+GUESSED = {**SCHEMA, "x-inferred": "rules"}
+
+
+def area(side: float):
+    """The area of a square."""
+    return side * side
+
+
+REAL = function_tool(area, namespace="n").replace(output_parameters={})
+SIMULATED = Tool("area", "n")
+
+
+def test_a_guess_is_an_inferred_schema_of_a_tool_that_something_is_behind():
+    assert is_guess(REAL.replace(output_parameters=GUESSED))
+    assert not is_guess(REAL.replace(output_parameters=SCHEMA))
+    assert not is_guess(SIMULATED.replace(output_parameters=GUESSED))
+    assert not is_guess(REAL)
+
+
+def test_only_output_schemas_that_are_not_inferred_are_promises():
+    assert promises_output(REAL.replace(output_parameters=SCHEMA))
+    assert promises_output(SIMULATED.replace(output_parameters=GUESSED))
+    assert not promises_output(REAL.replace(output_parameters=GUESSED))
+    assert not promises_output(REAL)
+
+
+def test_clients_that_would_check_answers_are_not_shown_a_guess():
+    def shown(tool):
+        (listed,) = McpDialect().format_tools([tool])
+        return listed.get("outputSchema")
+
+    assert shown(REAL.replace(output_parameters=GUESSED)) is None
+    assert shown(REAL.replace(output_parameters=SCHEMA)) == SCHEMA
+    assert shown(SIMULATED.replace(output_parameters=GUESSED))["properties"] == SCHEMA["properties"]
+    assert not wraps(REAL.replace(output_parameters={"type": "array", "x-inferred": "examples"}))
