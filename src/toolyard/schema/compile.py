@@ -229,32 +229,24 @@ def _is_usable(pattern: str) -> bool:
 def _compile_validator(
     schema: dict[str, Any] | bool, around: tuple[str, dict[str, Any]] | None = None
 ) -> jsonschema_rs.Validator:
-    try:
-        return _make_validator(schema, _LINEAR, around)
-    except jsonschema_rs.ValidationError as error:
-        if not _is_regex(error):
-            raise _explain_invalid(error) from None
-    except ValueError as error:
-        raise InvalidSchemaError(f"schema is not plain JSON or too deep: {error}") from None
-    try:
-        return _make_validator(schema, _BACKTRACKING, around)
-    except jsonschema_rs.ValidationError as error:
-        raise _explain_invalid(error) from None
-
-
-def _make_validator(
-    schema: dict[str, Any] | bool,
-    patterns: jsonschema_rs.RegexOptions | jsonschema_rs.FancyRegexOptions,
-    around: tuple[str, dict[str, Any]] | None,
-) -> jsonschema_rs.Validator:
-    return jsonschema_rs.validator_for(
-        schema,
-        validate_formats=False,
-        pattern_options=patterns,
-        offline=True,
-        mask="value",
-        registry=None if around is None else jsonschema_rs.Registry([around]),
-    )
+    registry = None if around is None else jsonschema_rs.Registry([around])
+    for patterns in (_LINEAR, _BACKTRACKING):
+        try:
+            return jsonschema_rs.validator_for(
+                schema,
+                validate_formats=False,
+                pattern_options=patterns,
+                offline=True,
+                mask="value",
+                registry=registry,
+            )
+        except jsonschema_rs.ValidationError as error:
+            problem = error
+            if not _is_regex(error):
+                break
+        except ValueError as error:
+            raise InvalidSchemaError(f"schema is not plain JSON or too deep: {error}") from None
+    raise _explain_invalid(problem) from None
 
 
 def _is_regex(error: jsonschema_rs.ValidationError) -> bool:
