@@ -11,6 +11,7 @@ import json
 import math
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -71,6 +72,14 @@ def iter_json_lines(data: bytes) -> Iterator[tuple[int, bytes]]:
         stripped = line.strip(b" \t\r\n")
         if stripped:
             yield number, stripped
+
+
+def read_embedded(value: Any, opening: str | tuple[str, ...] = ("{", "[")) -> Any:
+    """The object or list in JSON text that begins with one of these characters; any other value unchanged."""
+    if isinstance(value, str) and value.lstrip().startswith(opening):
+        with suppress(MalformedSource):
+            return parse_json(value)
+    return value
 
 
 _TOKEN = re.compile(

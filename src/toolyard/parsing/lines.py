@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import msgspec
+
 EDGE = 256
 """Bytes kept from each end of a line that is too long, to identify what it was."""
 
 
-class SkippedLine:
+class SkippedLine(msgspec.Struct):
     """Both ends of a line that was skipped because of its length."""
 
-    __slots__ = ("head", "tail")
-
-    def __init__(self, head: bytes, tail: bytes) -> None:
-        self.head = head
-        self.tail = tail
+    head: bytes
+    tail: bytes
 
 
 class LineReader:

@@ -13,15 +13,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from typing import Any
 
 from toolyard.constants import TOOL_NAMESPACE_SEP
-from toolyard.model.errors import DefinitionError, MalformedSource
+from toolyard.model.errors import DefinitionError
 from toolyard.model.json_schema import SCHEMA_MAPS, json_type, pointer_of
 from toolyard.model.names import find_similar, show
 from toolyard.model.tool import Effects, Tool
-from toolyard.parsing import parse_json
+from toolyard.parsing.json_text import read_embedded
 from toolyard.schema.normalise import ITEM_NAMES, Change, find_unknown_keys, has_typed_descriptions, is_property_map
 from toolyard.schema.typenames import read_type
 
@@ -356,7 +355,7 @@ def _read_schema(
     found = present[0] if present else None
     if found is None or not entry[found]:
         spelt = [key for key in entry if key not in used and is_other_name(key)]
-        other = next((key for key in spelt if looks_like_parameters(_read_text(entry[key]), named=True)), None)
+        other = next((key for key in spelt if looks_like_parameters(read_embedded(entry[key]), named=True)), None)
         # An empty value under such a name means the same as an empty schema.
         other = other or next((key for key in spelt if found is None and entry[key] in ({}, [])), None)
         found = other or found
@@ -370,7 +369,7 @@ def _read_schema(
 
 def _unwrap_schema(value: Any, key: str, changes: list[Change]) -> Any:
     """Unwrap a schema that is written as JSON text or enclosed in a single key such as `json`."""
-    if (said := _read_text(value)) is not value:
+    if (said := read_embedded(value)) is not value:
         value = said
         changes.append(Change(pointer_of((key,)), "JSON text read as what it says"))
     if isinstance(value, dict) and len(value) == 1:
@@ -379,14 +378,6 @@ def _unwrap_schema(value: Any, key: str, changes: list[Change]) -> Any:
         if around in known and isinstance(inner, dict) and isinstance(inner.get("properties"), dict):
             changes.append(Change(pointer_of((key, around)), f"{around!r} around the schema removed"))
             return inner
-    return value
-
-
-def _read_text(value: Any) -> Any:
-    """The object or list in JSON text; any other value unchanged."""
-    if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
-        with suppress(MalformedSource):
-            return parse_json(value)
     return value
 
 

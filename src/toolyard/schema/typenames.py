@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import math
 import re
-from contextlib import suppress
 from typing import Any
 
-from toolyard.model.errors import MalformedSource
 from toolyard.model.json_schema import types_of_value
-from toolyard.parsing import parse_json
+from toolyard.parsing.json_text import read_embedded
 from toolyard.schema.subschemas import types_of
 
 _WORDS: dict[str, str] = {
@@ -120,10 +118,7 @@ def read_default(schema: Fragment, text: Any) -> Fragment:
         return {"default": bare[1:-1] if quoted else text}
     # Other text stays as it is: it does not mean null.
     number = read_number(bare)
-    value = _CONSTANTS.get(bare.lower(), text if number is None else number)
-    if bare[:1] in ("[", "{"):
-        with suppress(MalformedSource):
-            value = parse_json(bare)
+    value = _CONSTANTS.get(bare.lower(), read_embedded(bare) if number is None else number)
     return {"default": value} if types_of_value(value) & kinds else {}
 
 

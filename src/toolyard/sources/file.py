@@ -33,6 +33,7 @@ from toolyard.model.json_schema import json_type, pointer_of
 from toolyard.model.names import check_namespace, find_similar
 from toolyard.model.tool import Tool
 from toolyard.parsing import iter_json_lines, locate, parse_json, parse_yaml, paused_gc, read_bytes
+from toolyard.parsing.json_text import read_embedded
 from toolyard.schema.definition import find_name, looks_like_parameters, read_input
 from toolyard.schema.options import expand_place, read_arguments
 from toolyard.sources.base import Intake, LoaderOptions, ToolLoader, explain_foreign, explain_table, find_table_header
@@ -375,7 +376,7 @@ class _CatalogReader:
             elif len(path) < _MAX_NESTING and isinstance(raw, list) and any(map(_is_mapping, raw)):
                 inner = self.read_list(raw, (*path, str(index)), namespace)
             elif isinstance(raw, str):
-                raw = _read_text(raw, "{")
+                raw = read_embedded(raw, "{")
             if inner is None:
                 yield CatalogEntry(raw, f"{prefix}/{index}", namespace)
             else:
@@ -388,7 +389,7 @@ def _find_container(document: dict[str, Any]) -> tuple[str | None, Any]:
         value = document.get(key)
         if value is None:
             continue
-        value = _read_text(value, "[")
+        value = read_embedded(value, "[")
         # A namespace may have this name too, and in a tool it holds a single function.
         if key == "function" and (not isinstance(value, list) or not any(map(_is_scalar, document.values()))):
             continue
@@ -398,18 +399,10 @@ def _find_container(document: dict[str, Any]) -> tuple[str | None, Any]:
     return None, None
 
 
-def _read_text(value: Any, opening: str) -> Any:
-    """Parse JSON text that begins with `opening`; return any other value unchanged."""
-    if isinstance(value, str) and value.lstrip()[:1] == opening:
-        with suppress(MalformedSource):
-            return parse_json(value.encode("utf-8", "surrogatepass"), what="the text")
-    return value
-
-
 def _find_lists(document: dict[str, Any], path: Place) -> Iterator[tuple[tuple[str, ...], list[Any]]]:
     """Lists of definitions in nested mappings, including lists of objects that contain such lists."""
     for key, value in document.items():
-        value = _read_text(value, "[")
+        value = read_embedded(value, "[")
         place = (*path, str(key))
         if isinstance(value, list):
             if any(map(_defines, value)):
