@@ -1,4 +1,4 @@
-"""Read files within limits, as bytes or text; lock them; replace them atomically; pause the collector meanwhile."""
+"""Read files within limits, as bytes or text, lock them, and replace them atomically; pause the garbage collector."""
 
 from __future__ import annotations
 
@@ -175,6 +175,9 @@ class _Pauses:
 @contextmanager
 def paused_gc() -> Iterator[None]:
     """Disable automatic garbage collection in all threads for the duration of the block.
+
+    A parser allocates hundreds of thousands of containers that are all reachable, and the collections this triggers
+    cost a third to a half of the parse for nothing.
 
     Blocks may nest and overlap across threads: the last to end restores the state that the first one found, so
     the collector stays off in a process that had disabled it.

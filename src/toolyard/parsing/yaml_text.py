@@ -1,4 +1,7 @@
-"""Parse YAML strictly to plain data, checking toolyard's rules at each event. PyYAML is only imported for it."""
+"""Parse YAML strictly to plain data, without recursion, checking toolyard's rules at each event.
+
+PyYAML is only imported to parse.
+"""
 
 from __future__ import annotations
 
