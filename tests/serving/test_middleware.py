@@ -11,7 +11,7 @@ from waiting import SOON
 from serving.service_support import CORE, RAN, served
 from serving.wire_support import read_answer
 from toolyard.serving.http_fault import HttpFault
-from toolyard.serving.identity import KeyLimits
+from toolyard.serving.identity import Caller, KeyLimits
 from toolyard.serving.middleware import HostGuard, is_loopback
 from toolyard.sessions.store.group_commit import StoreFailing
 
@@ -23,7 +23,7 @@ def yard():
 
 
 def check(guard, *headers, method="GET", scheme="http"):
-    guard.check({"method": method, "headers": list(headers), "scheme": scheme}, dict(headers))
+    guard.admit({"method": method, "headers": list(headers), "scheme": scheme}, Caller(headers=dict(headers)))
 
 
 def refused(guard, *headers, **options):

@@ -206,27 +206,15 @@ class HostGuard:
         self._any_address = host in ("0.0.0.0", "::", "")  # noqa: S104 - a comparison
         names = {socket.gethostname().lower()} if self._any_address else set()
         self._names = _LOOPBACK | own | names | {name.lower() for name in allowed_hosts}
-        self.origins = frozenset(origin.lower().rstrip("/").encode() for origin in allowed_origins)
+        self._origins = frozenset(origin.lower().rstrip("/").encode() for origin in allowed_origins)
         self._accepted_hosts: set[bytes] = set()
 
     def admit(self, scope: Scope, caller: Caller) -> Response | None:
-        """Check the request and set the CORS headers of its response; return the response if it is a CORS preflight."""
-        origin = self.check(scope, caller.headers)
-        if origin is not None and origin.lower() in self.origins:
-            caller.shared_headers = ((b"access-control-allow-origin", origin), (b"vary", b"origin"), _EXPOSED_HEADERS)
-        if origin is None or scope["method"] != "OPTIONS":
-            return None
-        return Response(
-            status_code=204,
-            headers={
-                "access-control-allow-methods": "GET, HEAD, POST, PUT, DELETE",
-                "access-control-allow-headers": _ALLOWED_HEADERS,
-                "access-control-max-age": "600",
-            },
-        )
+        """Raise `HttpFault` if the Host or Origin is not allowed; return the response if this is a CORS preflight.
 
-    def check(self, scope: Scope, headers: Mapping[bytes, bytes]) -> bytes | None:
-        """Raise `HttpFault` if the Host or Origin is not allowed; return the Origin, or None without one."""
+        Sets the CORS headers of the response to an allowed origin.
+        """
+        headers = caller.headers
         if len(headers) != len(scope["headers"]):
             names = [name for name, _ in scope["headers"]]
             for name in _SINGLE:
@@ -238,13 +226,25 @@ class HostGuard:
         if host not in self._accepted_hosts:
             self._check_host(host)
         origin = headers.get(b"origin")
-        if origin is not None:
-            own = str(scope["scheme"]).encode() + b"://" + host.lower()
-            if origin.lower() != own and origin.lower() not in self.origins:
-                raise _make_foreign_origin(origin[:200].decode("latin-1"))
-        elif headers.get(b"sec-fetch-site") in (b"cross-site", b"same-site") and scope["method"] not in ("GET", "HEAD"):
-            raise _make_foreign_origin("another site")
-        return origin
+        if origin is None:
+            is_foreign = headers.get(b"sec-fetch-site") in (b"cross-site", b"same-site")
+            if is_foreign and scope["method"] not in ("GET", "HEAD"):
+                raise _make_foreign_origin("another site")
+            return None
+        if origin.lower() in self._origins:
+            caller.shared_headers = ((b"access-control-allow-origin", origin), (b"vary", b"origin"), _EXPOSED_HEADERS)
+        elif origin.lower() != str(scope["scheme"]).encode() + b"://" + host.lower():
+            raise _make_foreign_origin(origin[:200].decode("latin-1"))
+        if scope["method"] != "OPTIONS":
+            return None
+        return Response(
+            status_code=204,
+            headers={
+                "access-control-allow-methods": "GET, HEAD, POST, PUT, DELETE",
+                "access-control-allow-headers": _ALLOWED_HEADERS,
+                "access-control-max-age": "600",
+            },
+        )
 
     def _check_host(self, host: bytes) -> None:
         text = host.decode("latin-1").lower()

@@ -183,8 +183,7 @@ class SessionRoutes:
         state: dict[str, Any] | None = or_default(body.initial_state, None)
         if state is not None:
             check_initial_state(state)
-        session_id = body.session_id if body.session_id is not UNSET else secrets.token_urlsafe(18)
-        return await self._begin(request, plain, session_id, initial_state=state)
+        return await self._begin(request, plain, body.session_id, initial_state=state)
 
     @operation(
         *(f"POST {_SESSION_PATH}/fork", "Fork a session"),
@@ -197,12 +196,11 @@ class SessionRoutes:
         """The fork has the first `at` entries, by default all of them."""
         check_may_open_session(caller_of(request).principal)
         body, plain = await read_json(request, ForkBody)
-        session_id = body.session_id if body.session_id is not UNSET else secrets.token_urlsafe(18)
-        at = or_default(body.at, None)
-        return await self._begin(request, plain, session_id, fork_of=path_value(request), at=at)
+        options = {"fork_of": path_value(request), "at": or_default(body.at, None)}
+        return await self._begin(request, plain, body.session_id, **options)
 
-    async def _begin(self, request: Request, plain: Any, session_id: str, **options: Any) -> Response:
-        owner = caller_of(request).principal.owner
+    async def _begin(self, request: Request, plain: Any, given_id: str | UnsetType, **options: Any) -> Response:
+        owner, session_id = caller_of(request).principal.owner, or_default(given_id, secrets.token_urlsafe(18))
 
         async def make() -> Response:
             async with self._quota.reserve(owner):
