@@ -9,8 +9,7 @@ import pytest
 from toolyard import ToolRegistry
 from toolyard.model.errors import EnrichmentError
 from toolyard.serving.http_fault import HttpFault
-from toolyard.serving.registrations import KIND, Registrations
-from toolyard.serving.wire_types import Registration
+from toolyard.serving.registrations import KIND, Registration, Registrations
 from toolyard.sessions.records import open_records
 
 

@@ -13,6 +13,7 @@ from waiting import SOON, until
 from serving.service_support import desk_tools, served
 from toolyard.serving.app import refuse_unknown_path
 from toolyard.serving.http_fault import HttpFault
+from toolyard.serving.routes.tools import V0Invocation
 from toolyard.serving.routing import (
     BODY,
     MAX_DEPTH,
@@ -24,7 +25,6 @@ from toolyard.serving.routing import (
     read_body,
     read_json,
 )
-from toolyard.serving.wire_types import V0Invocation
 
 
 async def handler(request):

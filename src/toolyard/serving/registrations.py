@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from typing import Annotated, Literal
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Meta, UnsetType
 
 from toolyard.app.toolyard import Toolyard
 from toolyard.engines.python import weakest_level
@@ -22,7 +23,7 @@ from toolyard.model.names import show, split_qualified
 from toolyard.model.tool import Tool
 from toolyard.registry import ToolRegistry
 from toolyard.serving.http_fault import HttpFault
-from toolyard.serving.wire_types import McpTarget, Registration, RestTarget
+from toolyard.serving.wire_types import Json, Shape, Text
 from toolyard.sessions.records import Records
 from toolyard.sources.base import Intake, ToolLoader
 
@@ -30,6 +31,49 @@ KIND = "tool"
 _OWNER = ""
 _CHANGING = frozenset({"PUT", "PATCH", "DELETE"})
 _STYLES: dict[str, Style] = {"path": "simple", "query": "form", "header": "simple", "cookie": "form"}
+
+
+class RestTarget(Shape, tag_field="type", tag="rest"):
+    """A tool that is one HTTP operation.
+
+    `locations` maps an argument to its location and its name there, with the default serialization of that location;
+    `parameters` and `body` describe arguments in full.
+    """
+
+    method: Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
+    path: Annotated[str, Meta(pattern="^/")]
+    base_url: Annotated[str, Meta(pattern="^https?://[^/]")]
+    locations: dict[str, tuple[Literal["path", "query", "header", "cookie", "body"], str]] = {}
+    parameters: list[RestParameter] = []
+    body: RestBody | UnsetType = UNSET
+
+
+class McpTarget(Shape, tag_field="type", tag="mcp"):
+    """A tool of an MCP server in the yard's config."""
+
+    server: Text
+    tool_name: Text
+
+
+class SimulatorTarget(Shape, tag_field="type", tag="simulator"):
+    """A tool that is only simulated: it has no binding."""
+
+
+Target = RestTarget | McpTarget | SimulatorTarget
+
+
+class Registration(Shape):
+    """A tool to register at run time. Its binding is data, never code."""
+
+    description: str = ""
+    parameters: Json = {}
+    output_parameters: Json = {}
+    metadata: Json = {}
+    version: str | UnsetType = UNSET
+    tags: list[str] = []
+    aliases: list[str] = []
+    effects: Literal["read", "write", "unknown"] = "unknown"
+    binding: Target | UnsetType = UNSET
 
 
 class StoredRegistration(Registration):

@@ -12,7 +12,7 @@ import pytest
 
 from serving.service_support import desk_tools, served
 from toolyard.serving.routes.arp import ArpDefinition, ArpErrorEnvelope, ArpInvocation, ArpResult
-from toolyard.serving.wire_types import Health, VersionInfo
+from toolyard.serving.routes.operations import Health, VersionInfo
 
 pytestmark = pytest.mark.process
 

@@ -3,19 +3,65 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
+from msgspec import UNSET, Meta, UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
 
-from toolyard.calls.approval import ANONYMOUS, Approval, ApprovalState, Decider, check_decider
+from toolyard.calls.approval import ANONYMOUS, Approval, ApprovalState, Decider, Outcome, Preview, check_decider
 from toolyard.calls.approvals import Approvals
 from toolyard.model.errors import ApprovalError, DefinitionError
 from toolyard.serving.identity import Principal
 from toolyard.serving.invoke import read_wait_seconds
 from toolyard.serving.query import CURSOR, QueryParameter, limit_parameter, make_invalid_cursor, query_limit, query_str
 from toolyard.serving.routing import BODY, JsonResponse, caller_of, operation, or_default, path_value, read_json
-from toolyard.serving.wire_types import ApprovalListing, ApprovalShape, DecisionBody
+from toolyard.serving.wire_types import DateTime, Json, Shape
+
+
+class DecisionBody(Shape):
+    """A decision on an approval; the `reason` is shown to the caller."""
+
+    reason: Annotated[str, Meta(max_length=2000)] | UnsetType = UNSET
+
+
+class ApprovalShape(Shape):
+    """The approval of a held call. Secrets in its arguments are redacted."""
+
+    id: str
+    state: Literal["pending", "approved", "denied", "expired", "used"]
+    state_words: str
+    tool: str
+    definition_hash: str
+    digest: str
+    arguments: Json
+    mode: Literal["execute", "simulate"]
+    caller: str
+    session_id: str
+    rule: str
+    rule_number: int
+    approvers: list[str]
+    self: bool
+    created: DateTime
+    expires: DateTime
+    may_decide: bool
+    """Whether this key may approve or deny it."""
+    call_id: str | UnsetType = UNSET
+    decided_at: DateTime | UnsetType = UNSET
+    decided_by: str | UnsetType = UNSET
+    reason: str | UnsetType = UNSET
+    used_at: DateTime | UnsetType = UNSET
+    obstacle: str | UnsetType = UNSET
+    """Why the call could not run even if approved."""
+    preview: Preview | UnsetType = UNSET
+    outcome: Outcome | UnsetType = UNSET
+
+
+class ApprovalListing(Shape):
+    """A page of the approvals that this key may see, newest first."""
+
+    approvals: list[ApprovalShape]
+    next_cursor: str | UnsetType = UNSET
 
 
 class ApprovalView:

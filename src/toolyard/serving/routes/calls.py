@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import UNSET, Meta, UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -24,7 +25,7 @@ from toolyard.serving.query import (
     write_cursor,
 )
 from toolyard.serving.routing import JsonResponse, caller_of, operation, path_value
-from toolyard.serving.wire_types import CallLine, CallListing
+from toolyard.serving.wire_types import Count, DateTime, Shape
 
 _TEXT = {"type": "string", "minLength": 1, "maxLength": 512}
 _TIME = {"type": "string", "minLength": 1, "maxLength": 64, "format": "date-time"}
@@ -43,6 +44,36 @@ _QUERY = (
     limit_parameter("Calls"),
     QueryParameter("cursor", {"type": "string"}, "`next_cursor` of the previous page, with the same filters."),
 )
+
+
+class CallLine(Shape):
+    """A call in the call log. Its arguments and result are in the history of its session, at `seq`."""
+
+    id: str
+    time: Annotated[DateTime, Meta(description="When the call began.")]
+    duration_ms: Annotated[float, Meta(ge=0)]
+    tool: str
+    mode: Literal["execute", "simulate"]
+    session_id: str | UnsetType = UNSET
+    key: str | UnsetType = UNSET
+    code: str | UnsetType = UNSET
+    effect: Literal["none", "done", "unknown"] | UnsetType = UNSET
+    effects: Literal["read", "write", "unknown"] | UnsetType = UNSET
+    definition_hash: str | UnsetType = UNSET
+    approval: str | UnsetType = UNSET
+    argument_bytes: Count | UnsetType = UNSET
+    result_bytes: Count | UnsetType = UNSET
+    call_id: str | UnsetType = UNSET
+    request_id: str | UnsetType = UNSET
+    seq: Annotated[int, Meta(ge=1)] | UnsetType = UNSET
+    steps_ms: dict[Literal["bind", "policy", "run", "check"], float] | UnsetType = UNSET
+
+
+class CallListing(Shape):
+    """A page of the call log, newest first. A page may be short or empty even if there is a `next_cursor`."""
+
+    calls: list[CallLine]
+    next_cursor: str | UnsetType = UNSET
 
 
 class CallRoutes:

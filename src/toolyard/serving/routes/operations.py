@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any, Literal
 
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -18,12 +20,52 @@ from toolyard.serving.keys import KeyRing
 from toolyard.serving.monitoring import Metrics
 from toolyard.serving.registrations import LoadedCatalog
 from toolyard.serving.routing import BODY, JsonResponse, caller_of, operation
-from toolyard.serving.wire_types import Health, Probe, ReportView, VersionInfo
+from toolyard.serving.wire_types import Count, DateTime, Extensions, Json, Shape
 from toolyard.sessions.records import Records
 
 _METRICS = "text/plain; version=0.0.4; charset=utf-8"
 _STORE_SECONDS = 1.0
 _STATES = {"ok": "ok", "stale": "degraded", "failed": "down"}
+
+
+class HealthCheck(Shape):
+    """The state of one source of tools or another part of the server."""
+
+    name: str
+    status: Literal["ok", "degraded", "down"]
+    message: str | UnsetType = UNSET
+    details: Json | UnsetType = UNSET
+
+
+class Health(Shape):
+    """The state of the server."""
+
+    status: Literal["ok", "degraded", "down"]
+    time: DateTime
+    checks: list[HealthCheck] | UnsetType = UNSET
+    extensions: Extensions | UnsetType = UNSET
+
+
+class Probe(Shape):
+    """The server can be used."""
+
+    status: Literal["ok"]
+
+
+class VersionInfo(Shape):
+    """The version of the server."""
+
+    service_name: str
+    service_version: str
+    supported_api_versions: Annotated[list[str], Meta(min_length=1)]
+
+
+class ReportView(msgspec.Struct, frozen=True, kw_only=True):
+    """What each source loaded, rewrote and rejected, with reasons."""
+
+    ok: bool
+    loaded: Count
+    sources: list[Json]
 
 
 class OperationsRoutes:

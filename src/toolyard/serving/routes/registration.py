@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import msgspec
+from msgspec import UNSET, UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -19,9 +20,19 @@ from toolyard.serving.catalog_view import show_native
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import Principal
 from toolyard.serving.invoke import CurrentNames
-from toolyard.serving.registrations import Registrations
+from toolyard.serving.registrations import McpTarget, Registration, Registrations
 from toolyard.serving.routing import JsonResponse, caller_of, operation, path_value, read_json
-from toolyard.serving.wire_types import McpTarget, Registered, Registration
+from toolyard.serving.wire_types import Count, NativeTool, Shape
+
+
+class Registered(Shape):
+    """The registered tool, and the engine that runs it; without an engine, calls fail with `tool.no_engine`."""
+
+    tool: NativeTool
+    generation: Count
+    engine: str | UnsetType = UNSET
+    rewrites: list[str] | UnsetType = UNSET
+    """The changes made to a definition that was in a provider's format."""
 
 
 class RegistrationRoutes:

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from toolyard.engines.base import ToolEngine
-from toolyard.model.call import Mode, ToolCall
+from toolyard.model.call import Mode, ToolCall, ToolResult
 from toolyard.model.errors import ErrorInfo
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import Caller
@@ -37,18 +37,7 @@ from toolyard.serving.session_view import (
     list_sessions,
     read_state,
 )
-from toolyard.serving.wire_types import (
-    CallsBody,
-    Count,
-    DateTime,
-    Json,
-    LooseCallsBody,
-    Results,
-    SessionId,
-    Shape,
-    Text,
-    WireCall,
-)
+from toolyard.serving.wire_types import Calls, Count, DateTime, Json, Seconds, SessionId, Shape, Text, WireCall
 from toolyard.sessions.state import initial_schema
 from toolyard.sessions.world_diff import hash_world, plain_world
 
@@ -63,13 +52,31 @@ _DIFF = (
     QueryParameter("at_b", _ENTRY, "Second world: after this entry of the other session."),
 )
 _SESSION_PATH = "/v1/sessions/{session_id}"
-_CALL_OPTIONS: dict[str, Any] = {
-    "body": CallsBody,
-    "answers": {200: Results, 202: Results},
-    "errors": (404, 409),
-    "runs": True,
-    "idempotent": True,
-}
+
+
+Hashes = Annotated[list[str], Meta(max_length=10_000)]
+
+
+class CallsBody(Shape):
+    """Calls to run in order, each with a `name` and its `arguments`."""
+
+    calls: Calls
+    timeout: Seconds | UnsetType = UNSET
+    context: Json = {}
+    trace: Json = {}
+    definitions: Hashes | UnsetType = UNSET
+
+
+class LooseCallsBody(CallsBody):
+    """Calls outside any session, each with a `name` and its `arguments`."""
+
+    mode: Literal["execute", "simulate"] = "execute"
+
+
+class Results(Shape):
+    """The results, in the order of the calls."""
+
+    results: list[ToolResult]
 
 
 class SessionBody(Shape):
@@ -159,6 +166,15 @@ class HistoryPage(Shape):
 
     entries: list[HistoryEntry]
     next: Count | UnsetType = UNSET
+
+
+_CALL_OPTIONS: dict[str, Any] = {
+    "body": CallsBody,
+    "answers": {200: Results, 202: Results},
+    "errors": (404, 409),
+    "runs": True,
+    "idempotent": True,
+}
 
 
 class SessionRoutes:

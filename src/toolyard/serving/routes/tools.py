@@ -6,9 +6,10 @@ import asyncio
 import re
 import time
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
+from msgspec import UNSET, UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -40,15 +41,7 @@ from toolyard.serving.query import (
     read_query,
 )
 from toolyard.serving.routing import JsonResponse, caller_of, operation, path_value, read_json
-from toolyard.serving.wire_types import (
-    SCHEMA_VERSION,
-    NativeListing,
-    ProviderListing,
-    V0Definition,
-    V0Invocation,
-    V0Listed,
-    V0Result,
-)
+from toolyard.serving.wire_types import SCHEMA_VERSION, Count, Error, Fit, Json, NativeTool, Score, Shape, Text, Version
 
 _OFFSET = re.compile(r"[0-9]{1,12}", re.ASCII)
 _TEXT = {"type": "string"}
@@ -73,6 +66,83 @@ _QUERY = (
 FINGERPRINT = QueryParameter(
     "fingerprint", {"type": "string", "minLength": 1}, "Selects an overload; a prefix is enough."
 )
+
+
+class V0Listed(Shape):
+    """A tool in the short listing."""
+
+    name: Text
+    description: str
+
+
+class V0Definition(Shape):
+    """The complete definition of a tool."""
+
+    schema_version: Version
+    name: Text
+    description: str
+    version: str
+    parameters: Json
+    returns: Json | UnsetType = UNSET
+    tags: list[str] | UnsetType = UNSET
+    source: Json | UnsetType = UNSET
+
+
+class V0Trace(msgspec.Struct, frozen=True, kw_only=True):
+    """The caller's correlation ids. Tools find them, and any other keys, in `ctx.trace`."""
+
+    flow_id: str | UnsetType = UNSET
+    step_id: str | UnsetType = UNSET
+
+
+class V0Invocation(Shape):
+    """Call one tool; its arguments go into `args`."""
+
+    args: Json
+    schema_version: Version | UnsetType = UNSET
+    context: Json = {}
+    trace: V0Trace | UnsetType = UNSET
+
+
+class V0Metrics(Shape):
+    """The metrics of a call."""
+
+    latency_ms: Count
+
+
+class V0Result(Shape):
+    """The result of a call."""
+
+    schema_version: Version
+    ok: bool
+    metrics: V0Metrics
+    result: Json | UnsetType = UNSET
+    error: Error | UnsetType = UNSET
+
+
+class NativeListing(Shape):
+    """A page of the catalog."""
+
+    tools: list[NativeTool]
+    generation: Count
+    search: Literal["hybrid", "lexical"] | UnsetType = UNSET
+    next_cursor: str | UnsetType = UNSET
+
+
+class ProviderListing(Shape):
+    """A page of the catalog in a provider's format, and the changes that the format required."""
+
+    tools: list[Json]
+    generation: Count
+    changes: list[Json]
+    names: dict[str, str]
+    """The qualified name of each tool, by its name in this listing. Calls may use either."""
+    search: Literal["hybrid", "lexical"] | UnsetType = UNSET
+    scores: list[Score] | UnsetType = UNSET
+    fits: list[Fit] | UnsetType = UNSET
+    next_cursor: str | UnsetType = UNSET
+
+
 _CALL_ANSWERS = dict.fromkeys(sorted({200, *CALL_STATUSES}), V0Result)
 
 
