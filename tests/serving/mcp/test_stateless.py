@@ -51,6 +51,14 @@ def test_tools_of_domains_are_listed_bare_and_others_reversibly(client):
     assert (found["ttlMs"] >= 0, found["cacheScope"], found["resultType"]) == (True, "public", "complete")
 
 
+def test_lists_may_be_cached_by_anybody_until_there_is_a_key():
+    with served(tools=desk_tools()) as found:
+        assert Stateless(found).tools()["cacheScope"] == "public"
+        client = Stateless(found, found.key("*:*"))
+        assert client.tools()["cacheScope"] == "private"
+        assert read_result(client.send("server/discover"))["cacheScope"] == "private"
+
+
 def test_every_listed_name_can_be_called(client):
     for tool in client.tools()["tools"]:
         answer = client.call(tool["name"])

@@ -221,7 +221,7 @@ class McpEndpoint:
         builtin: Sequence[BuiltinTool],
         *,
         records: Records,
-        keys: KeyRing | None,
+        keys: KeyRing,
         admission: Admission,
         reads: Admission,
         quota: SessionQuota,
@@ -244,9 +244,6 @@ class McpEndpoint:
         self._invoker = invoker
         self._approvals = yard.tool_engine.approvals
         self._builtin = {tool.name: tool for tool in builtin}
-        # If keys are required, lists differ by key and must not be cached publicly.
-        scope = "private" if keys is not None and keys.required else "public"
-        self._cache_fields: Json = {"ttlMs": _TTL_MS, "cacheScope": scope}
         self._names: McpNames | None = None
         self._refreshing = asyncio.Lock()
         self._mail_version = -1
@@ -273,6 +270,11 @@ class McpEndpoint:
     def greet(self, version: str) -> bytes:
         """The result of `initialize`, encoded."""
         return encode({"protocolVersion": version, **self._describe_server(), "serverInfo": TOOLYARD})
+
+    @property
+    def _cache_fields(self) -> Json:
+        # If keys are required, lists differ by key and must not be cached publicly. The first key may be made any time.
+        return {"ttlMs": _TTL_MS, "cacheScope": "private" if self._keys.required else "public"}
 
     def _describe_server(self) -> Json:
         instructions = self.block.instructions
@@ -306,7 +308,7 @@ class McpEndpoint:
         if before is not None and snapshot is not before:
             self.subscribers.notify_all()
             self.sessions.notify_all()
-        if self._keys is not None and self._keys.required:
+        if self._keys.required:
             self.subscribers.end_unless(self._keys.is_usable)
         records, now = self.records, asyncio.get_running_loop().time()
         # Before delivering mail, so that a message whose delivery fails is still removed when it expires.
@@ -434,7 +436,7 @@ class McpEndpoint:
         if cursor is not None and type(cursor) is not str:
             raise RpcFault(INVALID_PARAMS, "cursor must be text")
         names, cache = await self.current_names(), self.catalog.cache
-        slot = ("mcp", self.catalog.cache_key(principal), cursor, stateless)
+        slot = ("mcp", self.catalog.cache_key(principal), cursor, stateless, self._keys.required)
         body: bytes | None = cache.get(names.snapshot, slot)
         if body is None:
             async with Place(self.reads, principal):
