@@ -92,8 +92,8 @@ def counted_json(function):
 @pytest.fixture(scope="module", autouse=True)
 def _counted():
     with pytest.MonkeyPatch.context() as patch:
-        make = compiling._make_validator
-        patch.setattr(compiling, "_make_validator", lambda schema, *rest: CountedValidator(schema, make(schema, *rest)))
+        make = compiling._compile_validator
+        patch.setattr(compiling, "_compile_validator", lambda schema, *rest: CountedValidator(schema, make(schema, *rest)))
         for module, names in (
             (sys.modules["toolyard.registry.bind"], ("_encode", "_decode")),
             (prepared, ("_encode", "_decode")),
