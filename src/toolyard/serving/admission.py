@@ -83,7 +83,9 @@ class Admission:
             pause = tenant.bucket.try_take(self._clock())
             if pause:
                 raise HttpFault(
-                    *(429, "request.rate_limited", "this key exceeds its request rate"),
+                    429,
+                    "request.rate_limited",
+                    "this key exceeds its request rate",
                     details={"retry_after": round(pause, 3)},
                     retry_after=max(1, math.ceil(pause)),
                 )
