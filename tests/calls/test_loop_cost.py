@@ -93,7 +93,9 @@ def counted_json(function):
 def _counted():
     with pytest.MonkeyPatch.context() as patch:
         make = compiling._compile_validator
-        patch.setattr(compiling, "_compile_validator", lambda schema, *rest: CountedValidator(schema, make(schema, *rest)))
+        patch.setattr(
+            compiling, "_compile_validator", lambda schema, *rest: CountedValidator(schema, make(schema, *rest))
+        )
         for module, names in (
             (sys.modules["toolyard.registry.bind"], ("_encode", "_decode")),
             (prepared, ("_encode", "_decode")),
