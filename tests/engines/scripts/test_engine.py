@@ -191,7 +191,7 @@ class TestDeadlines:
             assert call(engine, "shout").result == "HI"
             hung = threads.submit(lambda: call(engine, "hang", timeout=3))
             seats = engine._runner._pools.copy().popitem()[1]._slots
-            assert until(lambda: not seats._idle and not seats.gate.free)
+            assert until(lambda: not seats.idle and not seats.gate.free)
             assert code(call(engine, "shout", session="other", timeout=0.3)) == ("tool.timeout", "none")
             assert code(hung.result()) == ("tool.timeout", "unknown")
 
