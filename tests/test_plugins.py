@@ -1,3 +1,4 @@
+import importlib
 import sys
 import types
 
@@ -122,6 +123,32 @@ def test_entry_points_of_third_parties_are_found_and_one_of_a_taken_name_is_told
     monkeypatch.setitem(sys.modules, "toolyard_test_third", module)
     assert table.get("third") is Plain
     assert "tool loader 'gone' of a package (other:Gone) is left out: the name is taken" in caplog.text
+
+
+@pytest.mark.parametrize("target", ["toolyard_test_own:Own", "toolyard_test_own.parts:Own"])
+@pytest.mark.parametrize("imported_before", [True, False])
+def test_a_package_may_decorate_a_class_and_name_it_in_an_entry_point(
+    table, target, imported_before, tmp_path, monkeypatch, caplog
+):
+    (tmp_path / "toolyard_test_own").mkdir()
+    (tmp_path / "toolyard_test_own" / "__init__.py").write_text("from toolyard_test_own.parts import Own\n")
+    (tmp_path / "toolyard_test_own" / "parts.py").write_text(
+        "from toolyard_test_table import table\n\n\n@table.register('own')\nclass Own:\n    pass\n"
+    )
+    holder = types.ModuleType("toolyard_test_table")
+    holder.table = table
+    monkeypatch.setitem(sys.modules, "toolyard_test_table", holder)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("toolyard.plugins.entry_points_of", lambda group: [("own", target)])
+    try:
+        if imported_before:
+            importlib.import_module("toolyard_test_own")
+        assert table.names() == ["far", "gone", "own"]
+        assert table.get("own") is sys.modules["toolyard_test_own"].Own
+    finally:
+        for name in ("toolyard_test_own", "toolyard_test_own.parts"):
+            sys.modules.pop(name, None)
+    assert not caplog.records
 
 
 WRITTEN = r'write @register_tool_loader\("name"\) above a class'

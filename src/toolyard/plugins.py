@@ -236,10 +236,8 @@ class PluginTable(Generic[T]):
             return
         self._scanned = True
         for name, value in entry_points_of(self.group):
-            if name in self._known:
+            if not _same_class(value, self._known.setdefault(name, value)):
                 _log.warning("%s %r of a package (%s) is left out: the name is taken", self.kind, name, value)
-            else:
-                self._known[name] = value
 
     def _import_class(self, name: str, target: str) -> type[T]:
         what = f"{self.kind} {name!r} ({target})"
@@ -309,10 +307,14 @@ def parameters_of(cls: type) -> dict[str, inspect.Parameter]:
     return {**found, "options": inspect.Parameter("options", inspect.Parameter.VAR_KEYWORD)}
 
 
-def _same_class(old: Any, new: type) -> bool:
-    # A module that is imported again (reload, a second path) defines its class again; that is not a conflict.
+def _same_class(old: Any, new: Any) -> bool:
+    if isinstance(new, str):
+        return bool(old == new)
     if isinstance(old, str):
-        return old == f"{new.__module__}:{new.__qualname__}"
+        # An entry point may name a class where its package exports it, which need not be where it is defined.
+        module, _, name = old.partition(":")
+        return bool(name == new.__qualname__ and module.partition(".")[0] == new.__module__.partition(".")[0])
+    # A module that is imported again (reload, a second path) defines its class again; that is not a conflict.
     return bool(old.__module__ == new.__module__ and old.__qualname__ == new.__qualname__)
 
 
