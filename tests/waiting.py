@@ -16,9 +16,12 @@ slower machine.
 def until(condition, within=None):
     """Wait until the condition holds and return True; fail the test if it does not in time."""
     limit = time.monotonic() + (SOON if within is None else within)
+    pause = 0.001
     while not condition():
         assert time.monotonic() < limit, "it never came to pass"
-        time.sleep(0.002)
+        time.sleep(pause)
+        # What takes long, such as the start of a process, needs the core that asking takes.
+        pause = min(1.5 * pause, 0.02)
     return True
 
 

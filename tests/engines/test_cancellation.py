@@ -8,11 +8,30 @@ import time
 import pytest
 from waiting import SOON
 
+from conftest import chosen_way, ways_to_try
 from engines.cancelling import AFTER, AGAIN, AT, cancelled_at
 from toolyard import Effects, PythonToolEngine, ToolCall, ToolRegistry, function_tool
 from toolyard.sessions.store.base import Key
 
 pytestmark = pytest.mark.parametrize("how", [AT, AFTER, AGAIN])
+
+
+@pytest.fixture
+def tool(request):
+    """Which of the tools is called."""
+    return chosen_way(request)
+
+
+EITHER = ways_to_try("blocking", "waiting")
+# What a tool is changes what the engine does, and not what a store does: in a store either is called, by turns.
+everywhere = pytest.mark.parametrize(
+    ("anywhere", "tool"),
+    [
+        *(("memory", tool) for tool in ("blocking", "waiting")),
+        *((store, tool) for store in ("sqlite", "postgres") for tool in EITHER),
+    ],
+    indirect=True,
+)
 
 SETTINGS = {
     "plain": {},
@@ -90,7 +109,7 @@ class Bench:
 
 
 @pytest.mark.parametrize("settings", SETTINGS)
-@pytest.mark.parametrize("tool", ["blocking", "waiting"])
+@everywhere
 async def test_a_call_cancelled_at_any_await_leaves_the_session_free_and_the_history_true(
     anywhere, tool, settings, how
 ):
@@ -107,7 +126,7 @@ async def test_a_call_cancelled_at_any_await_leaves_the_session_free_and_the_his
     bench.engine.close()
 
 
-@pytest.mark.parametrize("tool", ["blocking", "waiting"])
+@everywhere
 async def test_a_call_cancelled_in_line_behind_others_neither_runs_nor_blocks_the_line(anywhere, tool, how):
     """Behind one in its session, and behind one in another session for the engine's only place."""
     bench = Bench(anywhere, max_concurrent_calls=1)
@@ -131,7 +150,7 @@ async def test_a_call_cancelled_in_line_behind_others_neither_runs_nor_blocks_th
     bench.engine.close()
 
 
-@pytest.mark.parametrize("tool", ["blocking", "waiting"])
+@everywhere
 async def test_a_cancelled_simulation_leaves_no_trace(anywhere, tool, how):
     bench = Bench(anywhere)
     await bench.engine.asetup("s")
