@@ -8,7 +8,7 @@ import ctypes
 import functools
 import gc
 import importlib
-import json
+import marshal
 import os
 import pkgutil
 import runpy
@@ -25,6 +25,7 @@ import warnings
 _SUBREAPER = 36
 """PR_SET_CHILD_SUBREAPER of prctl(2): orphaned descendants of this process become its children."""
 _LONGEST = 1 << 20
+_ASKING = os.path.join(os.path.dirname(os.path.abspath(__file__)), "ask_warm_python.py")
 
 
 class WarmPython:
@@ -40,7 +41,7 @@ class WarmPython:
             listener.listen()
             passed = (theirs.fileno(), listener.fileno())
             self._process = subprocess.Popen(
-                [sys.executable, __file__, "serve", *map(str, passed), *modules],
+                [sys.executable, __file__, *map(str, passed), *modules],
                 pass_fds=passed,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -71,14 +72,14 @@ class WarmPython:
             # The process is orphaned at once and adopted by this one; other orphans must not be.
             prctl(_SUBREAPER, 1, 0, 0, 0)
             try:
-                socket.send_fds(self._line, [json.dumps(wanted).encode()], streams)
+                socket.send_fds(self._line, [marshal.dumps(wanted)], streams)
                 return int(self._line.recv(100))
             finally:
                 prctl(_SUBREAPER, 0, 0, 0, 0)
 
     def command(self, *words):
         """A command for other programs to start: it has the warm Python fork the program, and exits with its status."""
-        return [sys.executable, "-I", "-S", __file__, "ask", self._place, *map(str, words)]
+        return [sys.executable, "-I", "-S", _ASKING, self._place, *map(str, words)]
 
     def close(self):
         self._line.close()
@@ -104,19 +105,10 @@ class _WarmProcess(subprocess.Popen):
 
 @functools.cache
 def warm_toolyard():
-    """The shared instance of this process, with all of toolyard imported."""
-    found = WarmPython("toolyard.*", "cyclopts.help", "pydantic.dataclasses")
+    """The shared instance of this process, with all of toolyard imported, and what it imports when help is asked for."""
+    found = WarmPython("toolyard.*", "cyclopts.help", "docstring_parser", "pydantic.dataclasses", "rich.markdown")
     atexit.register(found.close)
     return found
-
-
-def _ask(place, words):
-    """Have the warm Python fork a program with this process's streams; returns its exit status."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as line:
-        line.connect(place)
-        wanted = {"words": words, "cwd": os.getcwd(), "env": dict(os.environ)}
-        socket.send_fds(line, [json.dumps(wanted).encode()], [0, 1, 2])
-        return int(line.recv(100) or 1)
 
 
 def _answer(line, paths):
@@ -124,7 +116,7 @@ def _answer(line, paths):
     wanted, streams, _, _ = socket.recv_fds(line, _LONGEST, 3)
     child = os.fork()
     if child == 0:
-        _become(json.loads(wanted), streams, paths)
+        _become(marshal.loads(wanted), streams, paths)
     if line in select.select([os.pidfd_open(child), line], [], [])[0]:
         os.kill(child, signal.SIGKILL)  # the requesting process has ended, so end its program too
         os._exit(1)
@@ -153,7 +145,7 @@ def _serve(line, listener, paths):
             child = os.fork()
             if child == 0:
                 line.close()
-                _become(json.loads(wanted), streams, paths)
+                _become(marshal.loads(wanted), streams, paths)
             os.write(write, str(child).encode())
             os._exit(0)
         os.waitpid(between, 0)
@@ -234,12 +226,10 @@ def _import_modules(names):
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "ask":
-        sys.exit(_ask(sys.argv[2], sys.argv[3:]))
     stock = sys.path[1:]
     gc.disable()
-    _import_modules(sys.argv[4:])
+    _import_modules(sys.argv[3:])
     # Exclude imported objects from garbage collection, so that children do not scan them and copy their pages.
     gc.freeze()
     gc.enable()
-    _serve(*(socket.socket(fileno=int(number)) for number in sys.argv[2:4]), stock)
+    _serve(*(socket.socket(fileno=int(number)) for number in sys.argv[1:3]), stock)

@@ -86,7 +86,7 @@ def write_files(page, folder):
 def shell(tmp_path, pets):
     """Runs commands as a new user would: in an empty folder and home, with the installed `toolyard` on the path.
 
-    Foreground commands run in a warm Python; background ones, such as servers, in a new process.
+    Both the commands in the foreground and those behind, such as servers, run in a warm Python.
     """
     folder, home, quick = tmp_path / "folder", tmp_path / "home", tmp_path / "quick"
     for made in (folder, home, quick):
@@ -115,7 +115,7 @@ def shell(tmp_path, pets):
         process = subprocess.Popen(
             ["sh", "-c", f"exec {command.removesuffix(' &')}" if behind else command],
             cwd=folder,
-            env=env if behind else {**env, "PATH": f"{quick}{os.pathsep}{env['PATH']}"},
+            env={**env, "PATH": f"{quick}{os.pathsep}{env['PATH']}"},
             text=True,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
