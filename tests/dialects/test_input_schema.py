@@ -92,6 +92,12 @@ def test_one_of_several_required_lists_leaves_the_properties_alone():
     assert len(changes) == 1
 
 
+def test_required_that_is_no_list_requires_nothing():
+    for required in ("a", True, {"a": True}):
+        out, _ = rooted({"anyOf": [{"properties": {"a": {}}, "required": required}, {"required": ["a"]}]})
+        assert out == {"type": "object", "properties": {"a": {}}}
+
+
 def test_keywords_refused_at_the_root_are_dropped_and_reported():
     out, changes = rooted({"type": "object", "not": {"required": ["a"]}, "enum": [{}], "const": {}})
     assert out == {"type": "object", "properties": {}}

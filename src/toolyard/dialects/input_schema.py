@@ -92,11 +92,16 @@ def _join_variants(variants: list[Schema]) -> Schema:
         name: next(iter(subs.values())) if len(subs) == 1 else {"anyOf": list(subs.values())}
         for name, subs in offered.items()
     }
-    required = [types_of(variant.get("required")) for variant in variants]
+    required = [_required_names(variant) for variant in variants]
     out["required"] = [name for name in required[0] if all(name in other for other in required[1:])]
     if not out["required"]:
         del out["required"]
     return out
+
+
+def _required_names(schema: Schema) -> list[str]:
+    names = schema.get("required")
+    return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
 
 
 def _move_references(flat: Schema, before: References) -> Schema:
