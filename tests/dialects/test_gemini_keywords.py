@@ -16,6 +16,11 @@ def told(function, *arguments):
         ({"exclusiveMinimum": 0.5}, "integer", {"minimum": 1}),
         ({"exclusiveMinimum": 0, "minimum": 5}, "integer", {"minimum": 5}),
         ({"minimum": 1.5, "maximum": 2}, "number", {"minimum": 1.5, "maximum": 2}),
+        (
+            {"minimum": -(10**400), "exclusiveMaximum": 10**400},
+            "integer",
+            {"minimum": -(10**400), "maximum": 10**400 - 1},
+        ),
     ],
 )
 def test_bounds_that_can_be_said_exactly_are(flat, kind, out):

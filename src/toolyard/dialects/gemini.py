@@ -206,11 +206,19 @@ def write_counts(flat: Schema, keys: tuple[str, ...], path: Path, log: ChangeLog
     return out
 
 
+_PLAIN_BOUNDS = {
+    "minimum": "minimum",
+    "maximum": "maximum",
+    "exclusiveMinimum": "minimum",
+    "exclusiveMaximum": "maximum",
+}
+"""The bounds, and the one that Gemini has in place of each."""
+
+
 def write_bounds(flat: Schema, kind: str, path: Path, log: ChangeLog) -> Schema:
     """Convert numeric bounds; an exclusive bound of an integer becomes the next integer inside it."""
     out: Schema = {}
-    plain_bounds, exclusive_bounds = ("minimum", "maximum"), ("exclusiveMinimum", "exclusiveMaximum")
-    for key, plain in zip(plain_bounds + exclusive_bounds, plain_bounds * 2, strict=True):
+    for key, plain in _PLAIN_BOUNDS.items():
         value = flat.get(key)
         if not is_number(value):
             if key in flat:
@@ -226,7 +234,8 @@ def write_bounds(flat: Schema, kind: str, path: Path, log: ChangeLog) -> Schema:
 
 def is_number(value: object) -> TypeGuard[int | float]:
     """Whether the value is a finite JSON number."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    # An integer may be too large for `isfinite`.
+    return math.isfinite(value) if isinstance(value, float) else isinstance(value, int) and not isinstance(value, bool)
 
 
 def log_unknown(flat: Schema, kind: str, path: Path, log: ChangeLog) -> None:
