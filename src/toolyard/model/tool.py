@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 import hashlib
 from collections.abc import Iterable, Mapping
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Literal
 
 import msgspec
@@ -260,8 +260,8 @@ class DeferredTool(Tool, frozen=True, kw_only=True, dict=True, eq=False):
         return f"{type(self).__name__}({self.qualified_name!r})"
 
     def __reduce__(self) -> Any:
-        # Pickle as a plain `Tool`, without the raw material.
-        return partial(Tool, **{field: getattr(self, field) for field in FIELDS}), ()
+        # Pickled and deeply copied as a plain `Tool`, without the raw material.
+        return self.replace().__reduce__()
 
 
 INFERRED = "x-inferred"

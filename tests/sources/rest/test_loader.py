@@ -206,6 +206,7 @@ def test_a_tool_equals_its_dict_and_its_copies(spec):
     for twin in (pickle.loads(pickle.dumps(tool)), copy.deepcopy(tool)):
         assert twin == tool
         assert twin.binding == tool.binding
+        assert twin.parameters is not tool.parameters and twin.metadata is not tool.metadata
     assert repr(tool) == "RestTool('pets::getPet')"
 
 
