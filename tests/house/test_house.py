@@ -161,7 +161,7 @@ def test_importing_the_root_loads_nothing_else():
 @pytest.mark.process
 def test_a_light_name_does_not_drag_in_the_heavy_parts():
     loaded = imported("from toolyard import Tool, ToolCall, ToolResult")
-    heavy = {"pydantic", "yaml", "rich", "cyclopts", "jsonschema_rs", "asyncio", "docstring_parser"}
+    heavy = {"pydantic", "yaml", "rich", "cyclopts", "jsonschema_rs", "asyncio", "docstring_parser", "dataclasses"}
     assert not loaded & heavy
     assert not imported("from toolyard import ToolRegistry") & {
         "pydantic",

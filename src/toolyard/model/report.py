@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
@@ -181,12 +180,11 @@ class DefinitionWarning(msgspec.Struct, frozen=True):
     text: str
 
 
-@dataclass(eq=False, repr=False)
 class Warnings(Sequence[DefinitionWarning]):
     """Warnings given by a source, followed by those about its tools, which are computed on first access."""
 
-    given: Sequence[DefinitionWarning]
-    tools: Sequence[Tool]
+    def __init__(self, given: Sequence[DefinitionWarning], tools: Sequence[Tool]) -> None:
+        self.given, self.tools = given, tools
 
     @cached_property
     def _all(self) -> tuple[DefinitionWarning, ...]:
