@@ -8,7 +8,8 @@ import pytest
 from engines.mcp.support import entry, web
 from waiting import SOON
 
-from toolyard import MCPToolLoader
+from toolyard import InlineToolLoader, MCPToolLoader, ToolRegistry
+from toolyard.model.errors import SourceError
 from toolyard.sources.mcp.following import ApprovedDefinitions
 
 
@@ -89,3 +90,12 @@ def test_what_somebody_else_agreed_to_meanwhile_is_not_overruled_by_trust(path):
         path.write_text(json.dumps(agreed))
         late.finish_load()
         assert json.loads(path.read_text()) == agreed
+
+
+def test_approvals_that_cannot_be_read_fail_the_start_though_the_server_could_be_left_out(tmp_path):
+    (tmp_path / "file").touch()
+    with web() as server:
+        loader = MCPToolLoader(f"{server.url}/mcp", "n", transport="http", approved=tmp_path / "file" / "approved.json")
+        with pytest.raises(SourceError, match=r"approved\.json: cannot be read"):
+            ToolRegistry.from_loaders([InlineToolLoader([{"name": "other", "parameters": {}}]), loader])
+        loader.close()

@@ -295,7 +295,8 @@ class ApprovedDefinitions:
         except SourceUnavailable as error:
             if isinstance(error.__cause__, FileNotFoundError):
                 return {_SERVERS: {}}, None
-            raise
+            # Not the server: a source that cannot be reached is left out, and that would hide this.
+            raise SourceError(str(error)) from None
         document = parse_json(data, what=str(self.path))
         servers = document.get(_SERVERS) if isinstance(document, dict) else None
         known = servers.get(self._server) if isinstance(servers, dict) else None
