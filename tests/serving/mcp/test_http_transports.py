@@ -145,6 +145,19 @@ def test_an_invalid_message_is_refused(desk):
         assert desk.ask("HEAD", "/sse").status == 405
 
 
+def test_a_failure_of_the_server_is_an_error_whose_cause_is_logged(caplog):
+    async def fail():
+        raise RuntimeError("a bug")
+
+    with served(CORE) as found:
+        found.service.mcp.current_names = fail
+        client = SseClient(found)
+        with client.stream:
+            assert client.ask("tools/list")["error"] == {"code": -32603, "message": "the server failed; its log has it"}
+    lines = [record for record in caplog.records if record.name == "toolyard.serving.mcp.message_client"]
+    assert [line.getMessage() for line in lines] == ["tools/list: failed with RuntimeError"]
+
+
 def test_a_message_to_another_worker_is_answered_on_the_stream(tmp_path):
     config = {**CORE, "sessions": {"store": "sqlite", "path": str(tmp_path / "s.db")}}
     with served(config) as one, served(config) as two:

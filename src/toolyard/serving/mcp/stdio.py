@@ -59,7 +59,7 @@ _HIGH = 8 * 1024 * 1024
 """Bytes unread by the client above which its input is no longer read."""
 _MOST_RUNNING = 1024
 _MOST_SUBSCRIPTIONS = 16
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("toolyard.serving.mcp.message_client")  # filters of users may name it
 
 
 class MessageClient:
