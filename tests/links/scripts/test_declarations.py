@@ -119,6 +119,12 @@ def test_a_limit_of_answers_above_that_of_memory_leaves_room_to_declare(pools):
     assert isinstance(one(pools("rlimits", memory_bytes=64 << 20, max_answer_bytes=1 << 40), TOOL), DeclaredTools)
 
 
+def test_a_fault_needs_no_room_in_the_limit_of_answers(pools):
+    said = one(pools("rlimits", max_answer_bytes=1), "raise ValueError('here' * 1000)\n")
+    assert (said.kind, said.message[:20]) == ("error", "ValueError: herehere")
+    assert "declares" in one(pools("rlimits", max_answer_bytes=1), TOOL).message
+
+
 def test_a_fault_names_its_line(pools):
     said = one(pools("rlimits"), "x = 1\ny = 2\nraise ValueError('here')\n")
     assert (said.line, said.message) == (3, "ValueError: here")

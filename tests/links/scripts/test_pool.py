@@ -124,6 +124,14 @@ def test_what_cannot_be_an_answer_is_a_failure_that_says_so(pools, handler, word
         pool.call(code, "run", arguments, deadline=soon())
 
 
+def test_an_exception_does_not_count_as_an_answer_however_long_its_text(pools):
+    pool = pools("rlimits", max_answer_bytes=1)
+    code = script("def run(): raise ValueError('\\x01' * 5000)\n")
+    with pytest.raises(ScriptFailed, match="ValueError: \x01+$") as caught:
+        pool.call(code, "run", {}, deadline=soon())
+    assert "in run" in caught.value.trace
+
+
 @pytest.mark.parametrize(
     ("value", "written"),
     [

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from toolyard.links.scripts.inside.serving import ROOM
 from toolyard.model.errors import CallError, CallTimeout, ToolFailed
 from toolyard.schema.common_options import WorkerSettings
 
@@ -55,7 +56,6 @@ class FrameReader:
 
 
 _CHUNK = 65536
-_ENVELOPE = 1024
 _IN, _OUT = select.EPOLLIN, select.EPOLLOUT
 
 
@@ -193,7 +193,7 @@ class WorkerExchange:
     def __init__(self, worker: Worker, limits: WorkerSettings) -> None:
         self._worker = worker
         self._limits = limits
-        self._reader = FrameReader(limits.max_answer_bytes + _ENVELOPE)
+        self._reader = FrameReader(limits.max_answer_bytes + ROOM)
         self._left = memoryview(b"")
         half = limits.max_output_bytes // 2
         self.stdout, self.stderr = Tail(half), Tail(half)

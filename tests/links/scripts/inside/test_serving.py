@@ -28,7 +28,7 @@ FORGER = script("""
         time.sleep(600)
 
     def large():
-        say(token(), '"' + "x" * 5000 + '"')
+        say(token(), '"' + "x" * 500_000 + '"')
         time.sleep(600)
 
     def pid(**more):
@@ -45,5 +45,5 @@ def test_a_worker_that_answers_before_it_has_read_the_question_gets_no_other(poo
 
 def test_the_limit_of_an_answer_is_the_servers_and_holds_for_one_that_comes_in_one_piece(pools):
     pool = pools("rlimits", max_answer_bytes=100)
-    with pytest.raises(ScriptFailed, match="a frame of 50.. bytes"):
+    with pytest.raises(ScriptFailed, match="a frame of 5000.. bytes"):
         pool.call(FORGER, "large", {}, deadline=soon())
