@@ -124,6 +124,14 @@ def test_what_cannot_be_an_answer_is_a_failure_that_says_so(pools, handler, word
         pool.call(code, "run", arguments, deadline=soon())
 
 
+def test_an_answer_may_be_as_large_as_the_limit(pools):
+    pool = pools("rlimits", max_answer_bytes=10)
+    code = script("def run(n): return 'x' * n\n")
+    assert pool.call(code, "run", {"n": 8}, deadline=soon()).value == "x" * 8
+    with pytest.raises(ScriptFailed, match="returned 11 bytes, more than the 10 "):
+        pool.call(code, "run", {"n": 9}, deadline=soon())
+
+
 def test_an_exception_does_not_count_as_an_answer_however_long_its_text(pools):
     pool = pools("rlimits", max_answer_bytes=1)
     code = script("def run(): raise ValueError('\\x01' * 5000)\n")
@@ -346,10 +354,16 @@ def test_threads_or_processes_left_behind_cost_the_worker_its_place(pools):
         def process():
             subprocess.Popen(["sleep", "600"])
             return os.getpid()
+        class Pid:
+            def isoformat(self):
+                thread()
+                return os.getpid()
+        def while_it_is_written():
+            return Pid()
         def pid():
             return os.getpid()
     """)
-    for handler in ("thread", "process", "raw_thread", "raw_process"):
+    for handler in ("thread", "process", "raw_thread", "raw_process", "while_it_is_written"):
         pid = pool.call(code, handler, {}, deadline=soon()).value
         assert pool.call(code, "pid", {}, deadline=soon()).value != pid
 

@@ -209,16 +209,16 @@ class Script:
         except BaseException as error:  # noqa: BLE001 - a script may also fail with SystemExit and the like
             return self._failed(token, error)
         try:
-            again = "true" if _is_quiet() else "false"
-            body = f'{{"token":"{token}","again":{again},"value":{encode_answer(value)}}}'.encode()
+            result = encode_answer(value).encode()
+            again = b"true" if _is_quiet() else b"false"
         except BaseException as error:  # noqa: BLE001 - encoding the result may run code of the script, such as a generator
             why = describe_error(error, self.file, self.source)["message"]
             text = f"it returned a {type(value).__name__} that is not JSON: {why}"
             return self._failed(token, ScriptRefused(text))
-        if len(body) > self._limit:
-            text = f"it returned {len(body)} bytes, more than the {self._limit} that are allowed"
+        if len(result) > self._limit:
+            text = f"it returned {len(result)} bytes, more than the {self._limit} that are allowed"
             return self._failed(token, ScriptRefused(text))
-        return body
+        return b'{"token":"%s","again":%s,"value":%s}' % (token.encode(), again, result)
 
     def _find(self, name: str) -> Handler:
         if self._module is None:
