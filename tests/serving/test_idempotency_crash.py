@@ -11,6 +11,7 @@ from sessions import conftest as places
 from waiting import until
 from warm_python import warm_toolyard
 
+from conftest import examples
 from serving.idempotency_worker import Requests
 
 pytestmark = pytest.mark.process
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.process
 place, postgres_place, sqlite_place = places.place, places.postgres_place, places.sqlite_place
 
 WORKER = Path(__file__).with_name("idempotency_worker.py")
-ROUNDS = 6
+ROUNDS = examples(3)
 KEYS = 2000
 """More than a round gets through."""
 
