@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import socket
 import stat
 import sys
 from collections.abc import Callable
@@ -186,7 +187,8 @@ class MessageClient:
 class StdioTransport(asyncio.Protocol):
     """The connection to the client: input and output, each asynchronous for a pipe or socket, and blocking for a file.
 
-    While the client does not read its messages, no further ones of it are read.
+    Both may be one socket, as inetd, systemd and socat pass it on. While the client does not read its messages, no
+    further ones of it are read.
     """
 
     def __init__(self, server: McpEndpoint) -> None:
@@ -201,17 +203,28 @@ class StdioTransport(asyncio.Protocol):
         self.finished = asyncio.get_running_loop().create_future()
         """Done when the client has closed its output or is gone."""
 
-    async def open_output(self, fd: int) -> None:
-        """Write to this file descriptor from now on, and own it."""
+    async def open(self, reading: int, writing: int) -> None:
+        """Read from and write to these file descriptors from now on, and own them."""
+        if _is_one_socket(reading, writing):
+            # The transport of a pipe would take a message of the client for the end of its reading.
+            os.close(reading)
+            line = socket.socket(fileno=writing)
+            transport, _ = await asyncio.get_running_loop().connect_accepted_socket(lambda: self, line)
+            self._input = self._output = transport
+        else:
+            await self._open_output(writing)
+            await self._open_input(reading)
+        if self._output is not None:
+            self._output.set_write_buffer_limits(high=_HIGH)
+
+    async def _open_output(self, fd: int) -> None:
         file = os.fdopen(fd, "wb", buffering=0)
         if _is_pipe(fd):
             self._output, _ = await asyncio.get_running_loop().connect_write_pipe(lambda: self, file)
-            self._output.set_write_buffer_limits(high=_HIGH)
         else:
             self._file = file
 
-    async def open_input(self, fd: int) -> None:
-        """Read from this file descriptor from now on, and own it."""
+    async def _open_input(self, fd: int) -> None:
         loop, file = asyncio.get_running_loop(), os.fdopen(fd, "rb", buffering=0)
         if _is_pipe(fd):
             self._input, _ = await loop.connect_read_pipe(lambda: self, file)
@@ -254,12 +267,13 @@ class StdioTransport(asyncio.Protocol):
                 return
             self.client.receive(document)
 
-    def eof_received(self) -> None:
-        """Handle the last line: the client has closed its output, or is gone."""
+    def eof_received(self) -> bool:
+        """Handle the last line: the client has closed its output, or is gone. True: it may still read."""
         if not self.finished.done():
             for line in self._lines.finish():
                 self._read_line(line)
             self.finished.set_result(None)
+        return True
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Finish: one of the pipes is closed."""
@@ -313,11 +327,10 @@ async def serve_stdio(server: McpEndpoint, reading: int, writing: int, stop: asy
     """Serve until the client closes its output or `stop` is set; then wait for running requests up to the limit."""
     wire = StdioTransport(server)
     client, timeout = wire.client, server.server_block.shutdown_timeout
-    await wire.open_output(writing)
     # With a single client, its stream never has to make room for another, so `end` does nothing.
     subscriber = Subscriber("", client.notify_changed, no_op)
     server.subscribers.join(subscriber)
-    await wire.open_input(reading)
+    await wire.open(reading, writing)
     stopping = asyncio.ensure_future(stop.wait())
     try:
         await asyncio.wait({wire.finished, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -339,3 +352,8 @@ async def serve_stdio(server: McpEndpoint, reading: int, writing: int, stop: asy
 def _is_pipe(fd: int) -> bool:
     mode = os.fstat(fd).st_mode
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+
+
+def _is_one_socket(reading: int, writing: int) -> bool:
+    given = os.fstat(writing)
+    return stat.S_ISSOCK(given.st_mode) and os.path.samestat(os.fstat(reading), given)
