@@ -240,7 +240,7 @@ def test_the_warning_comes_once_however_many_requests_there_are(server, caplog, 
     with HttpLink(server.url, headers={"authorization": SECRET}) as link:
         for _ in range(3):
             link.send(**GET)
-    assert [record.levelname for record in caplog.records if record.name == "toolyard.links.http.client"] == ["WARNING"]
+    assert [record.levelname for record in caplog.records if record.name == "toolyard.links.http.link"] == ["WARNING"]
 
 
 def _is_closed(connection):

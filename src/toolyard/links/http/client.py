@@ -241,7 +241,7 @@ _CREDENTIALS = frozenset({"authorization", "cookie", "proxy-authorization", "x-a
 _HEADERS = {"accept": "application/json", "accept-encoding": "identity", "user-agent": "toolyard"}
 
 _NO_HEADERS: Mapping[str, str] = {}
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("toolyard.links.http.link")  # filters of users may name it
 
 
 class HttpLink(Closing):
