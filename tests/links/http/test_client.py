@@ -465,6 +465,20 @@ def test_the_http_library_is_imported_with_the_first_request():
     subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ})
 
 
+@pytest.mark.process
+def test_the_first_request_names_all_the_time_it_had():
+    code = """if True:
+        from toolyard.links.http.client import HttpLink
+        try:
+            HttpLink("http://127.0.0.1:1", timeout=0.02).send("GET", "/x")  # the import alone takes longer
+        except Exception as error:
+            assert "within 0.0" in str(error), error
+        else:
+            raise AssertionError
+    """
+    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ})
+
+
 def test_a_request_shows_only_what_may_be_seen():
     request = Outgoing(
         method="GET",

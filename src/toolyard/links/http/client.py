@@ -107,9 +107,9 @@ class GuardedClient(Closing):
 
         The caller limits the size of the body. The request's deadline, if any, also ends the block.
         """
+        begun = time.monotonic()  # before the import, which is part of the time that the first request takes
         from toolyard.links.http.exchange import RedirectingRequest, explain_error
 
-        begun = time.monotonic()
         self._check_open()
         pool = await self._pools.get()
         request = RedirectingRequest(pool.guard, outgoing, begun)
