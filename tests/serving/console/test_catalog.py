@@ -1,4 +1,4 @@
-"""The Graph screen: the edges that a key may see, and nothing of the others."""
+"""The Catalog screen while the catalog changes; the Graph screen: the edges that a key may see, none of the others."""
 
 import httpx
 import pytest
@@ -23,6 +23,23 @@ class Edges(ToolEnrichment):
 @pytest.fixture
 def service():
     return service_of(TOOLS, enrichments=[Edges()])
+
+
+def test_a_tool_that_is_registered_meanwhile_is_on_the_next_page(service, monkeypatch):
+    registry, compute = service.catalog.registry, service.catalog.compute_cached
+
+    def compute_and_register(principal, key, *rest):
+        value = compute(principal, key, *rest)
+        if key == "console rows" and "desk::seek" not in registry:
+            registry.add(Tool("seek", "desk", "Find a desk."))
+        return value
+
+    monkeypatch.setattr(service.catalog, "compute_cached", compute_and_register)
+    with serve_app(app_of(service)) as url, httpx.Client(verify=False, base_url=url, timeout=60) as client:
+        query = "/console/tools.json?q=find+a+desk&namespace=desk"
+        assert "desk::seek" not in [row["name"] for row in client.get(query).json()["rows"]]
+        assert "desk::seek" in [row["name"] for row in client.get(query).json()["rows"]]
+        assert client.get("/console/tools.json?namespace=desk").json()["found"] == 3
 
 
 def test_the_edges_are_listed_and_lead_to_their_tools(service):

@@ -74,19 +74,24 @@ def _list_catalog(catalog: CatalogView, request: Request) -> Data:
     nearest = query_str(request, "fit") == "nearest"
     most = MOST_HITS if query_str(request, "hits") == "all" else SEARCH_HITS
     principal = caller_of(request).principal
-    by_name = catalog.compute_cached(principal, "console rows", partial(_make_rows, catalog, principal))
+    # One snapshot for all of the page: another one may have other tools.
+    snapshot = catalog.registry.snapshot
+    by_name = catalog.compute_cached(principal, "console rows", partial(_make_rows, catalog, principal), snapshot)
     rows = by_name.values()
     # Cached, because users page through one list.
     found, names, facets = catalog.compute_cached(
         *(principal, ("console facets", *filters.items())),
         lambda _: (kept := _filter_rows(rows, filters), {row.name for row in kept}, _count_facets(rows, filters)),
+        snapshot,
     )
     mode = None
     if query.strip():
-        hits = _search(catalog, principal, query, None, nearest, most)
+        search = partial(catalog.search, principal, snapshot, query, most, threshold=0.0 if nearest else None)
+        hits = search()
         offered, mode = _rows_of_hits(by_name, hits), hits.mode
         facets = _count_facets(offered, filters)
-        found = _rows_of_hits(by_name, _search(catalog, principal, query, names, nearest, most)) if filters else offered
+        # Filters apply before ranking, so that other tools use up no hits.
+        found = _rows_of_hits(by_name, search(where=lambda tool: tool.qualified_name in names)) if filters else offered
     pages = max(1, -(-len(found) // PAGE_SIZE))
     page = min(max(read_count(query_str(request, "page") or "") or 1, 1), pages)
     stale = list_stale(catalog)
@@ -117,15 +122,6 @@ def _list_catalog(catalog: CatalogView, request: Request) -> Data:
 def list_stale(catalog: CatalogView) -> set[str]:
     """Names of the sources whose last reload failed, so that their last good tools are served."""
     return {source.source for source in catalog.registry.report.sources if source.state == "stale"}
-
-
-def _search(
-    catalog: CatalogView, principal: Principal, query: str, names: Collection[str] | None, nearest: bool, most: int
-) -> CatalogHits:
-    """Search the tools with these names, or all. Filters apply before ranking, so they do not use up hits."""
-    where = None if names is None else lambda tool: tool.qualified_name in names
-    threshold = 0.0 if nearest else None
-    return catalog.search(principal, catalog.registry.snapshot, query, most, where=where, threshold=threshold)
 
 
 def _make_rows(catalog: CatalogView, principal: Principal, snapshot: Snapshot) -> dict[str, CatalogRow]:
