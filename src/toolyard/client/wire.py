@@ -261,13 +261,11 @@ class ServerWire(Closing):
         until = time.monotonic() + seconds
         effect: Effect = "none"
         for attempt in range(self.retries + 1):
-            left = until - time.monotonic()
-            pause = backoff_delay(attempt + 1, self.retry_delay)
+            wait = backoff_delay(attempt + 1, self.retry_delay)
             try:
-                answer = await send(timeout=max(left, 0.001))
+                answer = await send(timeout=max(until - time.monotonic(), 0.001))
             except (Unavailable, CallTimeout) as error:
                 effect = "unknown" if effect == "unknown" else error.info.effect
-                wait = pause
                 repeatable = isinstance(error, Unavailable) and error.info.retryable
                 if attempt == self.retries or not repeatable or wait >= until - time.monotonic():
                     # An earlier attempt may have had an effect although this one did not arrive.
@@ -275,7 +273,7 @@ class ServerWire(Closing):
                     raise
             else:
                 asked = retry_after(answer.header("retry-after"), time.time())
-                wait = pause if asked is None else asked
+                wait = wait if asked is None else asked
                 room = min(LONGEST_PAUSE, until - time.monotonic())
                 if answer.status != 429 or attempt == self.retries or wait >= room:
                     return answer, effect == "unknown"
