@@ -38,6 +38,11 @@ def test_every_schema_in_it_is_valid(document):
     assert document["info"]["title"] == "toolyard"
 
 
+def test_its_schemas_are_listed_by_name(document):
+    names = list(document["components"]["schemas"])
+    assert names == sorted(names)
+
+
 def test_every_route_of_the_wires_is_in_it_and_no_page(document):
     routes = {(method, path) for path, method, _ in operations(document)}
     assert {

@@ -99,7 +99,7 @@ def write_document(routes: Iterable[Operation], *, keys: bool) -> dict[str, Any]
             "description": "Tools for agents: the catalog, calls, and sessions. `/arp` speaks ARP v1.",
         },
         "paths": paths,
-        "components": {"schemas": components},
+        "components": {"schemas": dict(sorted(components.items()))},
     }
     if keys:
         made["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
