@@ -68,7 +68,7 @@ class ServedNames:
     def find_name(self, name: str, sees: Sees | None = None) -> str | None:
         """Return the qualified name of the tool with this name in any spelling; None if there is none, or several.
 
-        Tools for which `can_see` is false are ignored.
+        Tools for which `sees` is false are ignored.
         """
         for spelling in dict.fromkeys((self.read_call(ToolCall(name)).name, name)):
             try:
