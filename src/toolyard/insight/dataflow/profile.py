@@ -47,7 +47,7 @@ class Kind(NamedTuple):
     generic: bool
     """Whether many unrelated things have such a value."""
     owners: meaning.Owners
-    """meaning.Owners from other evidence; empty if `owner` decides."""
+    """Owners from other evidence; empty if `owner` decides."""
     role: int
     """Bits: `OUTPUT`, `HANDLE`, `FOREIGN`."""
 
