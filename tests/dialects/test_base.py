@@ -9,6 +9,7 @@ from hypothesis import given, settings, strategies as st
 from conftest import examples
 from dialects.strategies import accepted, qualified, scalars, tool
 from toolyard.dialects import DIALECTS, Dialect, WireNames, get_dialect
+from toolyard.dialects.base import best_match, properties_of
 from toolyard.model import ErrorInfo, Tool, ToolCall, ToolResult
 
 every_dialect = pytest.mark.parametrize("name", list(DIALECTS))
@@ -57,6 +58,21 @@ def test_a_further_overload_is_called_by_its_own_name_and_pinned(name):
     sent = wire_names(dialect)
     assert dialect.parse_calls(answer(dialect, sent[0], {})) == [ToolCall("hr::find", {}, "c1")]
     assert dialect.parse_calls(answer(dialect, sent[1], {})) == [ToolCall("hr::find", {}, "c1", second.fingerprint)]
+
+
+def test_properties_are_compared_only_if_there_are_overloads():
+    compared = []
+
+    def spelling(item):
+        compared.append(item)
+        return properties_of(item)
+
+    first, second = tool(parameters=ONE), tool(parameters=TWO)
+    assert best_match([], {}, spelling) is None
+    assert best_match([first], {"b": 1}, spelling) is first
+    assert compared == []
+    assert best_match([first, second], dict.fromkeys(properties_of(second)), spelling) is second
+    assert compared == [first, second]
 
 
 @talking

@@ -235,12 +235,15 @@ def best_match(
     tools: Sequence[Tool], arguments: dict[str, Any], spelling: Callable[[Tool], Iterable[str]]
 ) -> Tool | None:
     """The overload whose property names best match the arguments; None if `tools` is empty."""
+    if len(tools) <= 1:
+        # Nearly every name; the properties of a large tool take longer to compare than its call to read.
+        return tools[0] if tools else None
 
     def fit(tool: Tool) -> tuple[int, int]:
         declared = set(spelling(tool))
         return len(arguments.keys() & declared), -len(declared - arguments.keys())
 
-    return max(tools, key=fit, default=None)
+    return max(tools, key=fit)
 
 
 def drop_none(data: Json) -> Json:
