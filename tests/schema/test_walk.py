@@ -38,6 +38,17 @@ def test_each_of_many_wrong_items_is_named_up_to_the_limit():
     assert found[0].message.endswith('"c7", ... (250 in all)')
 
 
+def test_members_behind_the_last_fault_that_is_wanted_are_not_looked_at():
+    compiled = compile_schema({"patternProperties": {"^k": {"type": "integer"}}})
+    compiled.violations({"k": "wrong"})  # compiles the parts
+    left = []
+    for count in (2, 2_000):
+        walk = Walk(compiled.explainer, WALK_STEPS)
+        assert len(walk.find_faults({f"k{number}": "wrong" for number in range(count)}, 1)) == 1
+        left.append(walk.left + 2 * count)  # a step a member finds those that are declared
+    assert left[0] - left[1] < 100
+
+
 def test_a_long_list_is_judged_by_its_own_schema_whatever_recursion_stands_beside_it():
     both = {**FILTER, "properties": {**FILTER["properties"], **CODES["properties"]}}
     right = ["c7"] * 95_000

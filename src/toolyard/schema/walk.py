@@ -292,6 +292,8 @@ class Walk:
                     unexpected.append(name)
                     continue
                 fitting = [more]
+            if frame.is_full:
+                return
             for sub in fitting:
                 yield from frame.examine(sub, item, (name,))
         if unexpected:
@@ -303,6 +305,8 @@ class Walk:
         self._spend(len(frame.value))
         for name in frame.value:
             if name in properties and _is_discriminator(properties[name]) is discriminators:
+                if frame.is_full:
+                    return
                 yield from frame.examine(properties[name], frame.value[name], (name,))
 
     def _matches(self, pattern: str, name: str) -> bool:
