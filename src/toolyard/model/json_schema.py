@@ -75,13 +75,14 @@ _TYPES_IN_PYTHON: dict[type, str] = {
     tuple: "array",
     dict: "object",
 }
-"""A bool is an int, too, so it comes first."""
 
 
 def json_type(value: object) -> str:
     """The JSON Schema name of a value's type, or its Python name if it has none."""
-    fitting = (name for kind, name in _TYPES_IN_PYTHON.items() if isinstance(value, kind))
-    return _TYPES_IN_PYTHON.get(type(value)) or next(fitting, type(value).__name__)
+    for kind in type(value).__mro__:
+        if kind in _TYPES_IN_PYTHON:
+            return _TYPES_IN_PYTHON[kind]
+    return type(value).__name__
 
 
 def types_of_value(value: object) -> set[str]:
