@@ -116,7 +116,7 @@ _MOST_THREADS = 4
 _FEW = 4
 """Largest number of runs of the model that are not worth a thread pool."""
 _RUN_TOKENS = 128
-"""Tokens per run: reading the weights costs as much as computing 30 tokens, and very large runs are slower again."""
+"""Tokens per run: each has a fixed cost of about 30 tokens, and very large runs are slower again."""
 _LETTERS = 64
 """Maximum number of letters per token; text beyond that is cut off before it is tokenized."""
 
