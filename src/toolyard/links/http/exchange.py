@@ -16,7 +16,7 @@ from toolyard.constants import VERSION
 from toolyard.links.http.addresses import Blocked, Target, read_url
 from toolyard.links.http.backend import EXCHANGE, AddressGuard, Exchange, TrustedURL, UnknownHostError
 from toolyard.links.http.bodies import ACCEPTED, BodyError, DecodedBody, StreamedBody, TooLargeError, TruncatedError
-from toolyard.links.http.messages import FRAMING_HEADERS, SAFE_METHODS, Credential, Outgoing
+from toolyard.links.http.messages import FRAMING_HEADERS, SAFE_METHODS, Credential, Outgoing, make_timeout_error
 from toolyard.model.errors import CallError, CallTimeout, Effect, InvalidArguments, ToolFailed, Unavailable
 
 CONNECT_SECONDS = 10.0
@@ -82,7 +82,7 @@ class RedirectingRequest:
             return None
         left = self._outgoing.deadline - time.monotonic()
         if left <= 0:
-            raise make_timeout_error(self)
+            raise make_timeout_error(self.origin, self.seconds, self.effect)
         return left
 
     def write_request(self) -> httpcore2.Request:
@@ -268,7 +268,7 @@ def explain_error(error: Exception, request: RedirectingRequest) -> CallError | 
             return CallTimeout(f"no connection for {request.origin} became free in time", effect="none")
         if isinstance(error, httpcore2.ConnectTimeout) and not request.is_late:
             return Unavailable(f"no connection to {request.origin} within {request.connect_seconds:.3g} s")
-        return make_timeout_error(request)
+        return make_timeout_error(request.origin, request.seconds, request.effect)
     if isinstance(error, httpcore2.ConnectError):
         return _explain_connect_error(error, request)
     if isinstance(error, httpcore2.LocalProtocolError) and not request.exchange.sent:
@@ -292,12 +292,6 @@ def _make_lost_error(request: RedirectingRequest) -> ToolFailed | Unavailable:
     if request.exchange.answered:
         return _explain_body_error(TruncatedError(), request)
     return Unavailable(f"lost the connection to {request.origin} before it answered", effect=request.effect)
-
-
-def make_timeout_error(request: RedirectingRequest) -> CallTimeout:
-    """The error for a passed deadline."""
-    within = "in time" if request.seconds is None else f"within {max(request.seconds, 0.0):.3g} s"
-    return CallTimeout(f"{request.origin} did not answer {within}", effect=request.effect)
 
 
 def _explain_connect_error(error: httpcore2.ConnectError, request: RedirectingRequest) -> CallError:

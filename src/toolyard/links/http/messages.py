@@ -13,7 +13,7 @@ from typing import Any, Literal, NoReturn
 import msgspec
 
 from toolyard.links.http.addresses import Target, read_origin
-from toolyard.model.errors import ConfigError
+from toolyard.model.errors import CallTimeout, ConfigError, Effect
 from toolyard.parsing import parse_json
 
 MAX_DEPTH = 256
@@ -112,6 +112,12 @@ class Incoming(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Send = Callable[[Outgoing], Awaitable[Incoming]]
+
+
+def make_timeout_error(name: str, seconds: float | None, effect: Effect = "unknown") -> CallTimeout:
+    """No answer before the deadline, which left so many seconds: rounded, since a clock read late shows a bit less."""
+    within = "in time" if seconds is None else f"within {max(seconds, 0.0):{'.2g' if seconds < 10 else '.0f'}} s"
+    return CallTimeout(f"{name} did not answer {within}", effect=effect)
 
 
 def status_phrase(status: int) -> str:

@@ -27,14 +27,9 @@ from toolyard.dialects.mcp_protocol import (
     TOOLYARD,
 )
 from toolyard.dialects.telemetry import carry_trace, describe_result, describe_tool, measure_request
+from toolyard.links.http.messages import make_timeout_error
 from toolyard.links.mcp import framing
-from toolyard.links.mcp.errors import (
-    RequestRefused,
-    SessionLostError,
-    make_timeout_error,
-    mark_effect_unknown,
-    status_of,
-)
+from toolyard.links.mcp.errors import RequestRefused, SessionLostError, mark_effect_unknown, status_of
 from toolyard.links.mcp.framing import Headers, mirrored_headers, modern_headers
 from toolyard.links.mcp.peer import McpReply
 from toolyard.links.mcp.wire import McpWire, Request

@@ -107,12 +107,6 @@ def make_size_error(name: str, limit: int) -> ToolFailed:
     )
 
 
-def make_timeout_error(name: str, seconds: float | None, effect: Effect = "unknown") -> CallTimeout:
-    """No response before the deadline."""
-    within = "in time" if seconds is None else f"within {max(seconds, 0.0):{'.2g' if seconds < 10 else '.0f'}} s"
-    return CallTimeout(f"{name} did not answer {within}", effect=effect)
-
-
 def make_connect_timeout(name: str, seconds: float) -> CallTimeout:
     """No first response within the connect timeout."""
     return CallTimeout(f"{name} did not answer within {seconds:g} s; connect_timeout gives it longer", effect="none")

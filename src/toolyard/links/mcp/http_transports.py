@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 from toolyard.dialects.mcp_protocol import LISTEN
 from toolyard.links.http.addresses import read_url
 from toolyard.links.http.bodies import EventReader, ServerSentEvent
+from toolyard.links.http.messages import make_timeout_error
 from toolyard.links.mcp import framing
 from toolyard.links.mcp.errors import (
     RequestRefused,
     SessionLostError,
     make_size_error,
     make_status_error,
-    make_timeout_error,
     make_unreadable_error,
     mark_effect_unknown,
     status_of,

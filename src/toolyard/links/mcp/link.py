@@ -15,8 +15,9 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
+from toolyard.links.http.messages import make_timeout_error
 from toolyard.links.mcp.connection import Connection, Listing, ToolsCall
-from toolyard.links.mcp.errors import SessionLostError, make_timeout_error, mark_unsent, mark_without_effect
+from toolyard.links.mcp.errors import SessionLostError, mark_unsent, mark_without_effect
 from toolyard.links.mcp.finder import Finder
 from toolyard.links.mcp.options import credentials_of, secrets_of
 from toolyard.links.mcp.peer import Handlers, LinkLimits, LinkSecrets, Peer

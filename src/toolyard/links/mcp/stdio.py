@@ -16,8 +16,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from toolyard.links.http.messages import make_timeout_error
 from toolyard.links.mcp import framing
-from toolyard.links.mcp.errors import make_timeout_error
 from toolyard.links.mcp.framing import SplitMessage
 from toolyard.links.mcp.peer import McpReply, Peer
 from toolyard.links.mcp.wire import Lost, Mailbox, McpWire, Request

@@ -15,8 +15,9 @@ from typing import Any
 import msgspec
 
 from toolyard.dialects.mcp_protocol import LISTEN
+from toolyard.links.http.messages import make_timeout_error
 from toolyard.links.mcp import framing
-from toolyard.links.mcp.errors import SessionLostError, make_size_error, make_timeout_error, make_unreadable_error
+from toolyard.links.mcp.errors import SessionLostError, make_size_error, make_unreadable_error
 from toolyard.links.mcp.framing import JsonRpcMessage, UnreadableError
 from toolyard.links.mcp.peer import Answer, McpReply, Peer
 from toolyard.model.call import Notify
