@@ -320,7 +320,7 @@ def test_a_call_that_was_recorded_is_answered_from_the_record_where_that_is_aske
         assert [found.result for found in results] == [result]
 
 
-@pytest.mark.parametrize("calls", [["n::one"], [ToolCall(None)], [ToolCall("n::one", {}, 7)]])
+@pytest.mark.parametrize("calls", [["n::one"], [ToolCall(None)], [ToolCall("n::one", {}, 7)], ToolCall("n::one")])
 def test_what_is_no_batch_is_refused_before_the_turn_is_taken(calls):
     engine = engine_of(one)
     session = engine.sessions.find("s")

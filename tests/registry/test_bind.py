@@ -1,3 +1,4 @@
+import asyncio
 from collections import OrderedDict, defaultdict
 
 import pytest
@@ -170,6 +171,14 @@ def test_a_bare_name_works_if_exactly_one_namespace_has_it():
     with pytest.raises(UnknownToolError, match="a::twin, b::twin") as caught:
         bind(reg, {}, "twin")
     assert caught.value.info.details["candidates"] == ["a::twin", "b::twin"]
+
+
+def test_a_call_in_place_of_its_name_is_refused_with_what_to_do():
+    reg = registry(schema())
+    for dispatch in (reg.dispatch, lambda call: asyncio.run(reg.adispatch(call))):
+        with pytest.raises(UnknownToolError, match="called by its name, not by a ToolCall") as caught:
+            dispatch(ToolCall("ns::t", {}))
+        assert "execute" in caught.value.info.hint
 
 
 def test_an_unknown_name_suggests_the_nearest():

@@ -8,6 +8,7 @@ from toolyard import (
     DuplicateToolError,
     EnrichmentError,
     FileToolLoader,
+    InlineToolLoader,
     InvalidNameError,
     InvalidSchemaError,
     MalformedSource,
@@ -404,6 +405,13 @@ def test_an_enrichment_may_not_drop_tools():
 
     with pytest.raises(EnrichmentError, match="0 tools for 1"):
         ToolRegistry([tool("a")], enrichments=[Drops()])
+
+
+def test_one_tool_or_loader_in_place_of_a_list_is_refused_with_what_to_do():
+    with pytest.raises(DefinitionError, match="expected a list of tools, got one Tool; put it into a list"):
+        ToolRegistry(tool("a"))
+    with pytest.raises(DefinitionError, match="expected a list of loaders, got one InlineToolLoader"):
+        ToolRegistry.from_loaders(InlineToolLoader([], namespace="n"))
 
 
 @pytest.mark.parametrize("change", [{"description": 5}, {"metadata": 5}, {"namespace": []}])

@@ -175,6 +175,8 @@ def check_calls(calls: Sequence[ToolCall], timeout: float | None) -> None:
     """Raise `DefinitionError` for mistakes that only the calling program can make, not the model."""
     if timeout is not None:
         check_timeout(timeout)
+    if isinstance(calls, ToolCall):
+        raise DefinitionError("a batch is a list of ToolCall; put the one call into a list")
     for call in calls:
         if type(call) is ToolCall and type(call.name) is str and call.call_id is None:
             continue

@@ -128,7 +128,11 @@ def find_overloads(
     Raises `UnknownToolError`. Tools for which `sees` is False are treated as missing. `hints` is a predicate for the
     tools that the error may suggest; False leaves out suggestions, which cost more than the lookup.
     """
-    found = snapshot.names.get(name) or snapshot.names.get(snapshot.aliases.get(name, ""))
+    try:
+        found = snapshot.names.get(name) or snapshot.names.get(snapshot.aliases.get(name, ""))
+    except TypeError:
+        said = f"a tool is called by its name, not by a {type(name).__name__}"
+        raise UnknownToolError(said, hint="pass a whole ToolCall to execute of an engine") from None
     if found and (sees is None or sees(found[0].tool)):
         return found
     homes: Sequence[str] = () if found else snapshot.bare_names.get(name, ())

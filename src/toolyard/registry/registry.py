@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from types import CoroutineType
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -45,6 +45,8 @@ from toolyard.registry.snapshot import (
 )
 
 _log = logging.getLogger("toolyard.registry.registry")  # filters of users may name it
+
+T = TypeVar("T")
 
 
 class Watcher:
@@ -133,7 +135,7 @@ class ToolRegistry(Closing):
         self.snapshot = self._loaded = Snapshot()
         """The current snapshot, and the one it was made from, before enrichments. Snapshots never change."""
         self._watcher = Watcher(lambda loader: self.refresh(only=loader))
-        given = tuple(tools)
+        given = _list_given(tools, "tools")
         self._swap([read_tools(given)] if given else [])
 
     @classmethod
@@ -156,7 +158,7 @@ class ToolRegistry(Closing):
         """
         registry = cls()
         registry.clean_report = clean_report
-        kept = list(loaders)
+        kept = _list_given(loaders, "loaders")
         for loader in kept:
             check_loader(loader)
         try:
@@ -213,7 +215,10 @@ class ToolRegistry(Closing):
         does not mention are passed on unchecked; use an engine where that matters. A bare name works if only one
         namespace has it.
         """
-        found = self.snapshot.names.get(name) or find_overloads(self.snapshot, name)
+        try:
+            found = self.snapshot.names.get(name) or find_overloads(self.snapshot, name)
+        except TypeError:  # the name cannot be hashed, which is said there
+            found = find_overloads(self.snapshot, name)
         prepared = found[0] if len(found) == 1 else choose_overload(found, arguments := read_arguments(arguments))
         return (prepared.dispatch or prepared.make_dispatch())(arguments, ctx)
 
@@ -449,6 +454,16 @@ def _is_within(tool: Tool, namespaces: Collection[str] | None) -> bool:
     if isinstance(namespaces, str):
         raise TypeError(f"namespaces is a list of names, not text; write [{namespaces!r}]")
     return namespaces is None or tool.namespace in namespaces
+
+
+def _list_given(given: Iterable[T], what: str) -> list[T]:
+    try:
+        items = iter(given)
+    except TypeError:
+        raise DefinitionError(
+            f"expected a list of {what}, got one {type(given).__name__}; put it into a list"
+        ) from None
+    return list(items)
 
 
 def _add_part(index: Index, part: Part) -> Part:
