@@ -408,9 +408,9 @@ def test_an_enrichment_may_not_drop_tools():
 
 
 def test_one_tool_or_loader_in_place_of_a_list_is_refused_with_what_to_do():
-    with pytest.raises(DefinitionError, match="expected a list of tools, got one Tool; put it into a list"):
+    with pytest.raises(TypeError, match="expected a list of tools, got one Tool; put it into a list"):
         ToolRegistry(tool("a"))
-    with pytest.raises(DefinitionError, match="expected a list of loaders, got one InlineToolLoader"):
+    with pytest.raises(TypeError, match="expected a list of loaders, got one InlineToolLoader"):
         ToolRegistry.from_loaders(InlineToolLoader([], namespace="n"))
 
 

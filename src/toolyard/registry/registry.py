@@ -460,9 +460,7 @@ def _list_given(given: Iterable[T], what: str) -> list[T]:
     try:
         items = iter(given)
     except TypeError:
-        raise DefinitionError(
-            f"expected a list of {what}, got one {type(given).__name__}; put it into a list"
-        ) from None
+        raise TypeError(f"expected a list of {what}, got one {type(given).__name__}; put it into a list") from None
     return list(items)
 
 
