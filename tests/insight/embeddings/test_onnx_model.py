@@ -214,7 +214,7 @@ def copy_to(tmp_path):
     folder = tmp_path / "model"
     folder.mkdir()
     (folder / "model.onnx").symlink_to(packaged().model)
-    BertWordPieceTokenizer(str(packaged().tokenizer), lowercase=True).save(str(folder / "tokenizer.json"))
+    BertWordPieceTokenizer.from_file(str(packaged().tokenizer), lowercase=True).save(str(folder / "tokenizer.json"))
     return folder
 
 

@@ -242,7 +242,9 @@ class OnnxEmbedder:
 
         path = str(self._files.tokenizer)
         made: Any = (
-            Tokenizer.from_file(path) if path.endswith(".json") else BertWordPieceTokenizer(path, lowercase=True)
+            Tokenizer.from_file(path)
+            if path.endswith(".json")
+            else BertWordPieceTokenizer.from_file(path, lowercase=True)
         )
         made.no_padding()
         made.enable_truncation(self._files.longest)
