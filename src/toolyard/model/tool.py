@@ -80,7 +80,8 @@ class Effects(enum.StrEnum):
     UNKNOWN = "unknown"
 
 
-EffectsLike = Effects | Literal["read", "write", "unknown"]
+EffectsName = Literal["read", "write", "unknown"]
+EffectsLike = Effects | EffectsName
 """Accepted spellings; a `Tool` always holds the enum."""
 
 

@@ -20,7 +20,7 @@ from toolyard.links.http.addresses import read_base_url
 from toolyard.model.bindings import Binding, McpBinding, RestBinding, RestBody, RestParameter, Style
 from toolyard.model.errors import ConfigError, DefinitionError, EnrichmentError, MalformedSource, ToolyardError
 from toolyard.model.names import show, split_qualified
-from toolyard.model.tool import Tool
+from toolyard.model.tool import EffectsName, Tool
 from toolyard.registry import ToolRegistry
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.wire_types import Json, Shape, Text
@@ -72,7 +72,7 @@ class Registration(Shape):
     version: str | UnsetType = UNSET
     tags: list[str] = []
     aliases: list[str] = []
-    effects: Literal["read", "write", "unknown"] = "unknown"
+    effects: EffectsName = "unknown"
     binding: Target | UnsetType = UNSET
 
 

@@ -6,10 +6,12 @@ null: absent fields are omitted from responses, and null in a request is refused
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
+
+from toolyard.model import tool
 
 SCHEMA_VERSION = "0.1.0"
 
@@ -23,9 +25,7 @@ Seconds = Annotated[float, Meta(gt=0, le=86_400, description="Timeout of each ca
 Count = Annotated[int, Meta(ge=0)]
 DateTime = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
 Score = Annotated[float, Meta(ge=0, le=1, description="Estimated probability that the tool fits the query.")]
-Fit = Annotated[
-    Literal["sure", "likely", "nearest"], Meta(description="The score in words; a `nearest` tool may not fit.")
-]
+Fit = Annotated[tool.Fit, Meta(description="The score in words; a `nearest` tool may not fit.")]
 
 
 class Shape(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -63,7 +63,7 @@ class NativeTool(Shape):
     version: str | UnsetType = UNSET
     tags: list[str] | UnsetType = UNSET
     aliases: list[str] | UnsetType = UNSET
-    effects: Literal["read", "write", "unknown"] | UnsetType = UNSET
+    effects: tool.EffectsName | UnsetType = UNSET
     source: str | UnsetType = UNSET
     score: Score | UnsetType = UNSET
     fit: Fit | UnsetType = UNSET

@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from toolyard.calls.approval import ANONYMOUS, Approval, ApprovalState, Decider, Outcome, Preview, check_decider
 from toolyard.calls.approvals import Approvals
+from toolyard.model.call import Mode
 from toolyard.model.errors import ApprovalError, DefinitionError
 from toolyard.serving.identity import Principal
 from toolyard.serving.invoke import read_wait_seconds
@@ -29,13 +30,13 @@ class ApprovalShape(Shape):
     """The approval of a held call. Secrets in its arguments are redacted."""
 
     id: str
-    state: Literal["pending", "approved", "denied", "expired", "used"]
+    state: ApprovalState
     state_words: str
     tool: str
     definition_hash: str
     digest: str
     arguments: Json
-    mode: Literal["execute", "simulate"]
+    mode: Mode
     caller: str
     session_id: str
     rule: str

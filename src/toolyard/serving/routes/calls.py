@@ -12,6 +12,9 @@ from starlette.responses import Response
 
 from toolyard.calls.journal import CallFilter, Journal, LogPosition, read_call_id
 from toolyard.engines.base import ToolEngine
+from toolyard.model.call import Mode
+from toolyard.model.errors import Effect
+from toolyard.model.tool import EffectsName
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import Principal
 from toolyard.serving.query import (
@@ -53,12 +56,12 @@ class CallLine(Shape):
     time: Annotated[DateTime, Meta(description="When the call began.")]
     duration_ms: Annotated[float, Meta(ge=0)]
     tool: str
-    mode: Literal["execute", "simulate"]
+    mode: Mode
     session_id: str | UnsetType = UNSET
     key: str | UnsetType = UNSET
     code: str | UnsetType = UNSET
-    effect: Literal["none", "done", "unknown"] | UnsetType = UNSET
-    effects: Literal["read", "write", "unknown"] | UnsetType = UNSET
+    effect: Effect | UnsetType = UNSET
+    effects: EffectsName | UnsetType = UNSET
     definition_hash: str | UnsetType = UNSET
     approval: str | UnsetType = UNSET
     argument_bytes: Count | UnsetType = UNSET

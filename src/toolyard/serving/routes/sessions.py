@@ -70,7 +70,7 @@ class CallsBody(Shape):
 class LooseCallsBody(CallsBody):
     """Calls outside any session, each with a `name` and its `arguments`."""
 
-    mode: Literal["execute", "simulate"] = "execute"
+    mode: Mode = "execute"
 
 
 class Results(Shape):
