@@ -241,11 +241,8 @@ class OnnxEmbedder:
         from tokenizers import BertWordPieceTokenizer, Tokenizer
 
         path = str(self._files.tokenizer)
-        made: Any = (
-            Tokenizer.from_file(path)
-            if path.endswith(".json")
-            else BertWordPieceTokenizer.from_file(path, lowercase=True)
-        )
+        kind = Tokenizer if path.endswith(".json") else BertWordPieceTokenizer
+        made: Any = kind.from_file(path)
         made.no_padding()
         made.enable_truncation(self._files.longest)
         return made  # type: ignore[no-any-return]

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from toolyard.links.scripts.inside.serving import ROOM
+from toolyard.links.scripts.inside.serving import ENVELOPE_BYTES
 from toolyard.model.errors import CallError, CallTimeout, ToolFailed
 from toolyard.schema.common_options import WorkerSettings
 
@@ -193,7 +193,7 @@ class WorkerExchange:
     def __init__(self, worker: Worker, limits: WorkerSettings) -> None:
         self._worker = worker
         self._limits = limits
-        self._reader = FrameReader(limits.max_answer_bytes + ROOM)
+        self._reader = FrameReader(limits.max_answer_bytes + ENVELOPE_BYTES)
         self._left = memoryview(b"")
         half = limits.max_output_bytes // 2
         self.stdout, self.stderr = Tail(half), Tail(half)

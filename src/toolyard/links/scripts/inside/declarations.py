@@ -15,7 +15,7 @@ from contextlib import suppress
 from signal import SIGKILL
 
 from . import kernel, serving
-from .serving import OUT, ROOM, ScriptRefused, encode
+from .serving import ENVELOPE_BYTES, OUT, ScriptRefused, encode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def _read_in_fork(file: str, source: bytes, limit: int) -> tuple[bytes, bool]:
     serving.flush()
     try:
         # Not a pipe, since a process that the file leaves behind could keep the other end open.
-        memory = mmap.mmap(-1, _HEAD + limit + ROOM)
+        memory = mmap.mmap(-1, _HEAD + limit + ENVELOPE_BYTES)
         pid = os.fork()
     except OSError as error:
         # Another file may have used up the process limit of scripts.
@@ -86,7 +86,7 @@ def _read_in_fork(file: str, source: bytes, limit: int) -> tuple[bytes, bool]:
     with memory:
         size = int.from_bytes(memory[:_HEAD], "big")
         body = memory[_HEAD : _HEAD + size]
-    if code or not 0 < size <= limit + ROOM:
+    if code or not 0 < size <= limit + ENVELOPE_BYTES:
         body = encode({"ended": code}).encode()
     return body, _has_no_children()
 

@@ -26,7 +26,7 @@ IN, OUT = 3, 4
 PREFIX = "toolyard_script_"
 _ENTRY, _ENTRY_END, _DIGITS = "TOOLS[", "]", 6
 _MESSAGE, _TRACE = 2000, 20000
-ROOM = 256 * 1024
+ENVELOPE_BYTES = 256 * 1024
 """Bytes of a response besides the result: its token, or the message and the trace of an exception."""
 
 _WAIT = os.waitpid
