@@ -204,6 +204,10 @@ def test_a_tool_without_a_function_is_told_apart():
     assert (result.error_info.code, result.error_info.effect) == ("tool.no_engine", "none")
 
 
+class Panic(BaseException):
+    """No `Exception`, as what libraries in Rust raise."""
+
+
 async def test_what_an_async_tool_raises_is_its_own_failure():
     async def cancelled():
         raise asyncio.CancelledError
@@ -214,11 +218,18 @@ async def test_what_an_async_tool_raises_is_its_own_failure():
     async def leave():
         raise SystemExit
 
-    engine = made(cancelled, stop, leave)
-    calls = [call("cancelled"), call("stop"), call("leave")]
+    async def panic():
+        raise Panic
+
+    async def panic_together():
+        raise BaseExceptionGroup("together", [Panic(), ValueError()])
+
+    tools = cancelled, stop, leave, panic, panic_together
+    engine = made(*tools)
+    calls = [call(tool.__name__) for tool in tools]
     for results in (await engine.aexecute("s", calls), await asyncio.to_thread(engine.execute, "s", calls)):
-        assert [result.error_info.code for result in results] == ["tool.execution_error"] * 3
-    assert len(results_of(engine)) == 6
+        assert [result.error_info.code for result in results] == ["tool.execution_error"] * 5
+    assert len(results_of(engine)) == 10
 
 
 async def test_a_sync_tool_in_a_thread_that_raises_what_stops_a_thread_fails_alone():
@@ -328,7 +339,25 @@ def gone():
     raise SystemExit(3)
 
 
-FAILING = [half, divided, odd, odd_in_a_list, unreadable, gone]
+def panicking():
+    yield 1
+    raise Panic
+
+
+class PanickingItems(list):
+    def __iter__(self):
+        raise Panic
+
+
+def panicking_items() -> list[int]:
+    return PanickingItems([1])
+
+
+def panicking_rows():
+    return {"rows": panicking()}
+
+
+FAILING = [half, divided, odd, odd_in_a_list, unreadable, gone, panicking, panicking_items, panicking_rows]
 
 
 @pytest.mark.parametrize("options", [{}, {"timeout": SOON}], ids=["short way", "in a thread"])

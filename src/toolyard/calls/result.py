@@ -120,9 +120,9 @@ def make_result(
         if on_loop and _is_large(value):
             return None
         plain, text = plain_answer(value, invocation, plan.max_result_bytes)
-    except CallError:
+    except (CallError, KeyboardInterrupt):
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         # Encoding generators, mappings and computed fields runs code of the tool, which may raise anything.
         raise make_tool_error(invocation.tool, error) from error
     invocation.result_bytes = len(text)

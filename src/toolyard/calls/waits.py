@@ -68,9 +68,9 @@ def call_engine(engine: Answerer, invocation: Invocation) -> Any:
         if hasattr(type(value), "__next__"):
             return list(islice(value, count_values(engine.settings.max_result_bytes) + 1))
         return value
-    except CallError:
+    except (CallError, KeyboardInterrupt):
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         raise make_tool_error(tool, error) from error
 
 

@@ -163,8 +163,10 @@ async def await_answer(tool: Tool, work: Coroutine[Any, Any, Any], faults: tuple
             raise
         # This call was not cancelled; something that it awaited was.
         raise make_tool_error(tool, error) from error
-    except (Exception, SystemExit, KeyboardInterrupt) as error:
-        # The last two would end the loop and every other call on it.
+    except GeneratorExit:
+        raise  # this coroutine is being closed
+    except BaseException as error:
+        # Some, such as SystemExit, would end the loop and every other call on it; all would end the batch.
         raise make_tool_error(tool, error) from error
 
 
