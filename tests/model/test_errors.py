@@ -94,3 +94,47 @@ def test_a_sampling_error_may_have_a_message_only():
     assert errors.SamplingError(3).requested == 3
     with pytest.raises(TypeError, match="the number of tools"):
         errors.SamplingError("why", ["a"])
+
+
+def sent(code, **more):
+    return {"code": code, "message": "no", "retryable": False, "effect": "none", **more}
+
+
+def test_an_error_of_another_toolyard_keeps_its_class_and_fields():
+    error = CallError.from_wire(sent("tool.not_found", hint="near", retry_after=2.0, details={"candidates": []}))
+    assert type(error) is errors.UnknownToolError
+    assert error.info.to_dict() == sent("tool.not_found", hint="near", retry_after=2.0, details={"candidates": []})
+
+
+@pytest.mark.parametrize("data", [None, [], {}, {"code": "tool.denied"}, sent("tool.denied", details=5), sent(5)])
+def test_what_has_not_the_fields_of_an_error_is_none(data):
+    assert CallError.from_wire(data) is None
+
+
+@pytest.mark.parametrize("code", ["", "their.own", "x" * 5000, "a\r\nb", "session.not_found", "server.error"])
+def test_a_code_that_is_none_of_a_call_is_not_believed(code):
+    assert CallError.from_wire(sent(code)) is None
+
+
+@pytest.mark.parametrize("approval", [{"id": "0123.4"}, {"id": "a\r\nb"}, {"id": 5}, {}, "x", None])
+def test_a_call_that_is_held_elsewhere_is_denied_here(approval):
+    error = CallError.from_wire(sent("tool.held", hint="have it approved", details={"approval": approval}))
+    assert type(error) is errors.Denied
+    assert (error.info.hint, error.info.approval_id) == ("have it approved", None)
+
+
+def test_nobody_is_told_to_wait_for_less_than_no_time():
+    assert CallError.from_wire(sent("tool.unavailable", retry_after=-5.0)).info.retry_after == 0
+
+
+WRONG = [5, "abc", {"pointer": "/a"}, ["row 3"], [{"pointer": 5}], [{"pointer": "/a"}], None]
+
+
+@pytest.mark.parametrize("found", WRONG)
+def test_details_of_a_tools_own_under_the_name_of_violations_are_none_of_a_schema(found):
+    assert errors.ErrorInfo("tool.invalid_args", "no", details={"violations": found}).violations == []
+
+
+@pytest.mark.parametrize("approval", [{}, {"id": 5}, "x", None])
+def test_a_held_call_whose_approval_has_no_id_waits_for_none(approval):
+    assert errors.ErrorInfo("tool.held", "no", details={"approval": approval}).approval_id is None

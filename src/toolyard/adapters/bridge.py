@@ -134,8 +134,7 @@ class ToolBridge:
 
 def approval_of(result: ToolResult) -> str | None:
     """The id of the approval that a held call waits for; None if the call is not held."""
-    info = result.error_info
-    return None if info is None or info.code != errors.Held.code else str(info.details["approval"]["id"])
+    return None if result.error_info is None else result.error_info.approval_id
 
 
 def failure_text(result: ToolResult) -> str | None:

@@ -26,7 +26,6 @@ from toolyard.engines.base import ToolEngine
 from toolyard.model.call import ToolCall, ToolResult
 from toolyard.model.errors import (
     ConfigError,
-    Held,
     InvalidArguments,
     SessionExistsError,
     UnknownSessionError,
@@ -117,7 +116,7 @@ def call(
 
 
 def _is_held(result: ToolResult) -> bool:
-    return result.error_info is not None and result.error_info.code == Held.code
+    return result.error_info is not None and result.error_info.approval_id is not None
 
 
 def _ask_until_decided(

@@ -220,9 +220,9 @@ def _read_failure(blocks: list[Block], structured: Any, server: str, effect: Eff
     texts = [block["text"] for block in blocks if block["type"] == "text"]
     text = "\n".join(texts)
     for said in (structured, read_value(text)):
-        info = read_error(said)
-        if info is not None:
-            return CallError.from_info(info)
+        error = read_error(said)
+        if error is not None:
+            return error
     details: dict[str, Any] = {}
     others = [block for block in blocks if block["type"] != "text"]
     if others:

@@ -10,10 +10,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
-
 from toolyard.model import ErrorInfo, Rewrite, ToolResult
-from toolyard.model.errors import MalformedSource, ToolFailed
+from toolyard.model.errors import CallError, MalformedSource, ToolFailed
 from toolyard.model.json_schema import pointer_of
 from toolyard.parsing import parse_json
 from toolyard.schema.subschemas import Path
@@ -141,16 +139,9 @@ def read_content(content: object) -> Any:
     return parts
 
 
-def read_error(value: object) -> ErrorInfo | None:
+def read_error(value: object) -> CallError | None:
     """The error in `{"error": {...}}`; None unless it has toolyard's fields, since a tool may return such a key too."""
-    if not isinstance(value, dict) or value.keys() != {"error"} or not isinstance(value["error"], dict):
-        return None
-    if not value["error"].keys() >= {"code", "message", "retryable", "effect"}:
-        return None
-    try:
-        return ErrorInfo.from_dict(value["error"])
-    except msgspec.ValidationError:
-        return None
+    return CallError.from_wire(value["error"]) if isinstance(value, dict) and value.keys() == {"error"} else None
 
 
 def _is_encodable(text: str) -> bool:

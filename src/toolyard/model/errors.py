@@ -60,6 +60,14 @@ from toolyard.model.bases import DataclassStruct
 Effect = Literal["none", "done", "unknown"]
 
 
+class ViolationFields(TypedDict):
+    """A violation of a schema, as in the details of an error."""
+
+    pointer: str
+    message: str
+    keyword: str
+
+
 class ErrorInfo(DataclassStruct, frozen=True, omit_defaults=True):
     """Why a call failed, in a form that programs and models can act on.
 
@@ -84,6 +92,21 @@ class ErrorInfo(DataclassStruct, frozen=True, omit_defaults=True):
     def from_dict(cls, data: dict[str, Any]) -> ErrorInfo:
         """Inverse of `to_dict`."""
         return msgspec.convert(data, cls)
+
+    @property
+    def violations(self) -> list[ViolationFields]:
+        """The violations of a schema in the details; empty if they have none, or a tool's own under this key."""
+        try:
+            return msgspec.convert(self.details.get("violations", []), list[ViolationFields])
+        except msgspec.ValidationError:
+            return []
+
+    @property
+    def approval_id(self) -> str | None:
+        """The id of the approval that the call is held for; None if it is not held."""
+        approval = self.details.get("approval") if self.code == Held.code else None
+        found = approval.get("id") if isinstance(approval, dict) else None
+        return found if isinstance(found, str) else None
 
 
 class _Facts(TypedDict, total=False):
@@ -255,6 +278,26 @@ class CallError(ToolyardError, code="tool.execution_error"):
         error = (kind if kind is not None and issubclass(kind, CallError) else CallError)(info.message)
         error.info = info
         return error
+
+    @classmethod
+    def from_wire(cls, data: object) -> CallError | None:
+        """The error that another toolyard sent; None unless it is one of a call, in the fields and shapes of ours.
+
+        A server may claim anything: its codes get no meaning that ours lack, and a call that it holds is denied here,
+        since nobody can decide here on an approval that is kept there.
+        """
+        if not isinstance(data, dict) or not data.keys() >= {"code", "message", "retryable", "effect"}:
+            return None
+        try:
+            info = ErrorInfo.from_dict(data)
+        except msgspec.ValidationError:
+            return None
+        kind = error_class(info.code)
+        if kind is None or not issubclass(kind, CallError):
+            return None
+        pause = info.retry_after if info.retry_after is None else max(info.retry_after, 0.0)
+        code = (Denied if kind is Held else kind).code
+        return cls.from_info(msgspec.structs.replace(info, code=code, retry_after=pause))
 
 
 class UnknownToolError(CallError, KeyError, code="tool.not_found", http_status=404):

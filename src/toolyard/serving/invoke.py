@@ -18,7 +18,7 @@ from toolyard.calls.batch import CallRequest, Listener
 from toolyard.constants import TOOL_NAMESPACE_SEP
 from toolyard.dialects.wire_names import read_wire_call
 from toolyard.model.call import Mode, ToolCall, ToolResult
-from toolyard.model.errors import ApprovalError, Denied, ErrorInfo, Held, Interrupted, UnknownToolError
+from toolyard.model.errors import ApprovalError, Denied, ErrorInfo, Interrupted, UnknownToolError, ViolationFields
 from toolyard.model.tool import Effects, Tool
 from toolyard.registry import ToolRegistry
 from toolyard.registry.bind import find_overloads
@@ -336,30 +336,27 @@ def wrap_result(value: Any) -> dict[str, Any]:
     return value if type(value) is dict else {"result": value}
 
 
-def show_error(info: ErrorInfo, show_violation: Callable[[dict[str, str]], Any]) -> dict[str, Any]:
+def show_error(info: ErrorInfo, show_violation: Callable[[ViolationFields], Any]) -> dict[str, Any]:
     """Return an error as JSON for wires whose errors have a single field `details`; `issues` in it are the violations
     of a schema.
     """
     error: dict[str, Any] = {"code": info.code, "message": info.message, "retryable": info.retryable}
-    details = {key: value for key, value in info.details.items() if key != "violations"}
+    violations = info.violations
+    details = {key: value for key, value in info.details.items() if key != "violations" or not violations}
     if info.effect != "none":
         details["effect"] = info.effect
     if info.hint is not None:
         details["hint"] = info.hint
     if info.retry_after is not None:
         details["retry_after"] = info.retry_after
-    if "violations" in info.details:
-        details["issues"] = [show_violation(violation) for violation in info.details["violations"]]
+    if violations:
+        details["issues"] = [show_violation(violation) for violation in violations]
     return {**error, "details": details} if details else error
 
 
 def find_approval_id(result: ToolResult) -> str | None:
     """Return the id of the approval that a call is held for; None if it is not held."""
-    info = result.error_info
-    if info is None or info.code != Held.code:
-        return None
-    approval_id: str | None = info.details.get("approval", {}).get("id")
-    return approval_id
+    return None if result.error_info is None else result.error_info.approval_id
 
 
 def add_approval_url(result: ToolResult, find_base_url: Callable[[], str]) -> ToolResult:

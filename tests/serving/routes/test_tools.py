@@ -7,7 +7,7 @@ from schema.hostile import CODES, FILTER, filtered
 from waiting import SOON, Hung
 
 from serving.service_support import RAN, desk_tools, served
-from toolyard import function_tool
+from toolyard import Held, ToolFailed, function_tool
 from toolyard.serving.wire_types import SCHEMA_VERSION
 
 
@@ -388,3 +388,24 @@ def test_a_call_without_its_verb_is_told_the_verb(yard):
     assert (answer.status, answer.error["code"]) == (405, "request.method_not_allowed")
     assert answer.error["details"]["hint"] == "did you mean POST /v1/tools/{name}:invoke?"
     assert "details" not in yard.post("/v1/version", {}).error
+
+
+@pytest.mark.parametrize("details", [{"violations": ["row 3"]}, {"violations": 5}, {"violations": [{"pointer": 5}]}])
+def test_details_of_a_tools_own_reach_the_caller_as_they_are_whatever_their_names(details):
+    def refuse():
+        raise ToolFailed("no", details=details)
+
+    with served(tools=[function_tool(refuse, namespace="own")]) as server:
+        assert server.invoke("own::refuse", {}).json["error"]["details"] == {**details, "effect": "unknown"}
+        assert server.arp("1", "own::refuse", {}).json["error"]["details"] == {**details, "effect": "unknown"}
+
+
+@pytest.mark.parametrize("approval", ["x", None, {"id": 5}, {}])
+def test_a_tool_that_says_that_it_is_held_without_an_approval_is_answered_on_every_wire(approval):
+    def hold():
+        raise Held("later", details={"approval": approval})
+
+    with served(tools=[function_tool(hold, namespace="own")]) as server:
+        for answer in (server.invoke("own::hold", {}), server.arp("1", "own::hold", {})):
+            assert answer.json["error"]["code"] == "tool.held"
+            assert "location" not in answer.headers

@@ -8,10 +8,9 @@ from typing import Any
 import msgspec
 
 from toolyard.links.http.messages import RETRYABLE, status_phrase
-from toolyard.model.errors import CallError, CallTimeout, Effect, ErrorInfo, Interrupted, ToolFailed, Unavailable
+from toolyard.model.errors import CallError, CallTimeout, Effect, Interrupted, ToolFailed, Unavailable
 from toolyard.words.redactor import Redactor
 
-_OURS = frozenset({"code", "message", "retryable", "effect"})
 _SHOWN = 1000
 _LARGEST_CODE = 2**63
 _NOT_DONE = frozenset({429, 503})
@@ -45,7 +44,7 @@ def make_rpc_error(name: str, error: Any, redactor: Redactor) -> CallError:
     """The exception for a JSON-RPC error; an error sent by another toolyard is restored."""
     fields = error if isinstance(error, dict) else {}
     data = fields.get("data")
-    restored = _restore_error(data)
+    restored = CallError.from_wire(data["error"] if isinstance(data, dict) and data.keys() == {"error"} else data)
     if restored is not None:
         return restored
     number = fields.get("code")
@@ -58,18 +57,6 @@ def make_rpc_error(name: str, error: Any, redactor: Redactor) -> CallError:
     return RequestRefused(
         f"{name} refused the request ({number}){f': {text}' if text else ''}", number, data, details=details
     )
-
-
-def _restore_error(data: object) -> CallError | None:
-    if isinstance(data, dict) and data.keys() == {"error"}:
-        data = data["error"]
-    if not isinstance(data, dict) or not data.keys() >= _OURS:
-        return None
-    try:
-        info = ErrorInfo.from_dict(data)
-    except msgspec.ValidationError:
-        return None
-    return CallError.from_info(info)
 
 
 def make_status_error(name: str, status: int, said: str, redactor: Redactor) -> CallError:

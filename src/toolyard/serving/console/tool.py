@@ -267,7 +267,7 @@ def _group_by_control(fields: list[FormField], result: ToolResult) -> dict[str, 
     """Validation messages by control, to show beside each field."""
     controls = {field.name: field.control for field in fields}
     found: dict[str, list[str]] = {}
-    for violation in result.error_info.details.get("violations", []) if result.error_info else []:
+    for violation in result.error_info.violations if result.error_info else []:
         head, _, rest = violation["pointer"].removeprefix("/").partition("/")
         control = controls.get(head.replace("~1", "/").replace("~0", "~"))
         if control is not None and violation["pointer"]:

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from toolyard.dialects import DIALECTS, get_dialect
 from toolyard.dialects.wire_names import wire_names_of
 from toolyard.model.call import ToolCall, ToolResult
-from toolyard.model.errors import CALL_STATUSES, ErrorInfo, http_status_of
+from toolyard.model.errors import CALL_STATUSES, ErrorInfo, ViolationFields, http_status_of
 from toolyard.model.tool import Tool
 from toolyard.registry.snapshot import Snapshot
 from toolyard.serving.catalog_view import MAX_QUERY, MOST_HITS, CatalogHits, CatalogView, show_native
@@ -283,7 +283,7 @@ def _answer_failure(info: ErrorInfo, metrics: dict[str, int], headers: dict[str,
     return JsonResponse(answer, http_status_of(info.code), headers=headers)
 
 
-def _show_violation(violation: dict[str, str]) -> dict[str, str]:
+def _show_violation(violation: ViolationFields) -> dict[str, str]:
     return {"path": violation["pointer"], "message": violation["message"], "rule": violation["keyword"]}
 
 
