@@ -51,12 +51,28 @@ def spec(tmp_path):
     return path
 
 
+def echoing(text):
+    """The document with a text wherever it can hold one, and a part that is rejected."""
+    document = copy.deepcopy(SPEC)
+    operation = document["paths"]["/pets/{id}"]["get"]
+    operation |= {"summary": text, "description": text, "tags": [text]}
+    operation["parameters"][0] |= {"description": text, "schema": {"enum": [text], "default": text}}
+    document["paths"]["/bad"] = {"get": {"operationId": text, "parameters": [{"$ref": f"#/{text}"}]}}
+    document["components"]["schemas"]["Pet"]["properties"][text] = {"title": text}
+    return document
+
+
 class Documents(BaseHTTPRequestHandler):
     """Serves the document to whoever has the key; elsewhere it redirects."""
 
     def do_GET(self):
         if self.path == "/moved":
             self.answer(302, b"", location="/pets.json")
+        elif self.path.startswith("/echo.json"):
+            self.answer(
+                200,
+                json.dumps(echoing(f"{self.path} {self.headers['X-Key']} {self.headers['Authorization']}")).encode(),
+            )
         elif self.path.startswith("/pets.json") and self.headers.get("X-Key") == "k":
             self.answer(200, json.dumps(SPEC).encode())
         else:
@@ -131,6 +147,30 @@ def test_a_document_behind_a_key_is_fetched_with_the_credential_unless_that_is_f
     ):
         with pytest.raises(SourceUnavailable, match="requires authentication"):
             RESTToolLoader(f"{address}/pets.json", "pets", **elsewhere).load()
+
+
+BEARER = {"type": "bearer", "token": "tell-nobody/1"}
+
+
+@pytest.mark.parametrize(
+    ("query", "given"),
+    [
+        ("", {"headers": {"X-Key": "tell-nobody/1"}}),
+        ("", {"auth": {"type": "api_key", "in": "header", "name": "X-Key", "value": "tell-nobody/1"}}),
+        ("", {"auth": BEARER}),
+        ("", {"auth": [BEARER, {**BEARER, "origin": "https://pets.example"}]}),
+        ("?api_key=tell-nobody/1", {}),
+        ("?api_key=tell-nobody%2F1", {}),
+    ],
+)
+def test_a_credential_that_a_document_repeats_is_in_no_tool_and_no_report(address, query, given):
+    loader = RESTToolLoader(f"{address}/echo.json{query}", "pets", **given)
+    tools = loader.load()
+    shown = (
+        json.dumps([tool.to_dict() for tool in tools]) + repr([tool.binding for tool in tools]) + repr(loader.report)
+    )
+    assert "[redacted]" in shown
+    assert "tell-nobody" not in shown
 
 
 def test_nobody_there_is_unavailable():

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from msgspec import Meta
 
@@ -21,6 +21,7 @@ from toolyard.schema.admission import AdmittedTool
 from toolyard.schema.common_options import locate_unless_url
 from toolyard.schema.options import expand_place, read_arguments
 from toolyard.sources.base import Intake, LoaderOptions, ToolLoader
+from toolyard.words.redactor import CredentialFinder, find_credentials
 
 if TYPE_CHECKING:
     from toolyard.sources.rest.reader import ReaderSettings
@@ -191,10 +192,12 @@ class RESTToolLoader(ToolLoader):
         from toolyard.sources.rest.document import Notes, read_text
         from toolyard.sources.rest.reader import Reader
 
-        data = self._read_document()
+        data, sent = self._read_document()
         intake = Intake(self, noun="operation")
         notes = Notes(self.source)
         document, overlooked = read_text(data, self.source)
+        # A server may repeat in its document what was sent to get it, and every caller sees what tools are made of.
+        document = CredentialFinder(sent).hide(document)
         for note in overlooked:
             notes.add("", note)
         reader = Reader(document, self._make_settings(), notes)
@@ -203,7 +206,8 @@ class RESTToolLoader(ToolLoader):
         intake.rewrites.extend(notes.rewrites(reader.files.roots))
         return intake.finish()
 
-    def _read_document(self) -> bytes:
+    def _read_document(self) -> tuple[bytes, list[str]]:
+        """The document, and the credentials that were sent to get it."""
         if self._url is not None:
             from toolyard.sources.rest.document import fetch_document
 
@@ -214,9 +218,12 @@ class RESTToolLoader(ToolLoader):
                 [entry for entry in self._auth if entry.may_be_sent_to(origin, is_home)], origin
             )
             limits: dict[str, Any] = {"timeout": self._timeout, "max_bytes": self._max_bytes}
-            return fetch_document(self._url, headers=self._headers, credential=credential, **limits)
+            data = fetch_document(self._url, headers=self._headers, credential=credential, **limits)
+            named = [*self._headers.items(), *parse_qsl(urlsplit(self._url).query)]
+            sent = [part for item in named for part in find_credentials(*item)]
+            return data, [*sent, *(() if credential is None else credential.secrets)]
         assert self._path is not None
-        return read_bytes(self._path, max_bytes=self._max_bytes)
+        return read_bytes(self._path, max_bytes=self._max_bytes), []
 
     def _make_settings(self) -> ReaderSettings:
         from toolyard.sources.rest.reader import ReaderSettings
