@@ -16,7 +16,7 @@ import sqlite3
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from hashlib import blake2b, sha256
 from operator import attrgetter
 from pathlib import Path
@@ -42,12 +42,8 @@ _BUSY_SECONDS = 30.0
 _KEYS_PER_QUERY = 500
 """Keys queried in one statement."""
 _TABLE = """
-CREATE TABLE IF NOT EXISTS items (kind TEXT NOT NULL, key BLOB NOT NULL, value BLOB NOT NULL, PRIMARY KEY (kind, key))
+CREATE TABLE items (kind TEXT NOT NULL, key BLOB NOT NULL, value BLOB NOT NULL, PRIMARY KEY (kind, key))
 """
-_READ_MARKS = (
-    "SELECT (SELECT application_id FROM pragma_application_id), (SELECT user_version FROM pragma_user_version), "
-    "(SELECT count(*) FROM sqlite_master)"
-)
 _WRITE = "INSERT OR REPLACE INTO items (kind, key, value) VALUES (?, ?, ?)"
 _DELETE_OLDEST = """
 DELETE FROM items WHERE rowid IN (
@@ -192,9 +188,14 @@ class ItemCache:
 
     def _use_file(self, path: Path, work: Callable[[sqlite3.Connection], object]) -> bool:
         """Open the file and run `work`; return False, after a warning, if the file cannot be used."""
+        from toolyard.sessions.store.sqlite import open_database
+
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with closing(_connect_database(path)) as db:
+            # The file is private, since descriptions of tools may be confidential.
+            db = open_database(path, _APPLICATION, _VERSION, upgrade=_create_table, patience=_BUSY_SECONDS)
+            with closing(db):
+                db.execute("PRAGMA synchronous = NORMAL")
                 work(db)
         except (sqlite3.Error, OSError) as error:
             advice = "; if it is damaged, delete it" if isinstance(error, sqlite3.DatabaseError) else ""
@@ -203,38 +204,9 @@ class ItemCache:
         return True
 
 
-def _connect_database(path: Path) -> sqlite3.Connection:
-    # Descriptions of private tools may be confidential: readable by this user only. An existing file is not opened
-    # here: closing it again would release the locks that other threads hold on it.
-    if not path.exists():
-        with suppress(FileExistsError):
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-    db = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)
-    try:
-        # In one statement: another process may be creating the table and its marks at this moment.
-        application, version, tables = db.execute(_READ_MARKS).fetchone()
-        if application not in (0, _APPLICATION) or (application == 0 and (version or tables)):
-            raise sqlite3.DatabaseError("it is another program's database; name another folder")
-        if version > _VERSION:
-            raise sqlite3.DatabaseError("a newer toolyard wrote it; name another folder")
-        if (application, version) != (_APPLICATION, _VERSION):
-            _prepare_database(db)
-        db.execute("PRAGMA synchronous = NORMAL")
-    except BaseException:
-        db.close()
-        raise
-    return db
-
-
-def _prepare_database(db: sqlite3.Connection) -> None:
-    from toolyard.sessions.store.sqlite import use_wal
-
-    use_wal(db, _BUSY_SECONDS)
-    db.execute("BEGIN IMMEDIATE")
-    db.execute(_TABLE)
-    db.execute(f"PRAGMA application_id = {_APPLICATION}")
-    db.execute(f"PRAGMA user_version = {_VERSION}")
-    db.execute("COMMIT")
+def _create_table(db: sqlite3.Connection, known: int) -> None:
+    if not known:
+        db.execute(_TABLE)
 
 
 LIMIT = 1 << 29

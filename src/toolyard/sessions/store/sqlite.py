@@ -13,7 +13,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, TypeVar
 
@@ -30,12 +30,12 @@ _T = TypeVar("_T")
 
 Durability = Literal["normal", "full"]
 
-# "TYrd" in the file header identifies our databases.
-_WHOSE = (
+_READ_MARKS = (
     "SELECT (SELECT user_version FROM pragma_user_version), (SELECT application_id FROM pragma_application_id), "
     "(SELECT count(*) FROM sqlite_master)"
 )
 _APPLICATION = 0x54597264
+"""`TYrd`, which identifies our session files."""
 
 _WORDS = {
     "text": "TEXT",
@@ -85,7 +85,6 @@ class SqliteStore(SessionStore):
         self._read_lock = threading.Lock()
         self._locks = SessionLocks(self._path.with_name(self._path.name + "-locks"))
         with _opening:
-            self._create_file()
             self._writer, self._reader = self._open(durability)
         super().__init__()
 
@@ -161,59 +160,25 @@ class SqliteStore(SessionStore):
                 raise SessionError(f"{self._path} cannot store this: {error}") from error
             raise
 
-    def _create_file(self) -> None:
+    def _open(self, durability: Durability) -> tuple[sqlite3.Connection, sqlite3.Connection]:
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            # O_EXCL: never open an existing file here, see `_opening`. SQLite gives its side files the same mode.
-            with suppress(FileExistsError):
-                os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            with ExitStack() as opened:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                database = open_database(
+                    *(self._path, _APPLICATION, tables.VERSION), upgrade=_create_tables, patience=self._busy_timeout
+                )
+                writer = opened.enter_context(closing(database))
+                writer.execute(f"PRAGMA synchronous = {durability.upper()}")
+                reader = opened.enter_context(closing(connect_database(self._path, self._busy_timeout)))
+                reader.execute("PRAGMA query_only = 1")
+                opened.pop_all()
+                return writer, reader
         except OSError as error:
             raise SessionError(f"cannot create {self._path}: {error}; choose a path that can be written") from error
-        if not self._path.is_file():
-            raise SessionError(f"{self._path} is not a file; name a file for the sessions")
-
-    def _connect(self) -> sqlite3.Connection:
-        return sqlite3.connect(self._path, timeout=self._busy_timeout, isolation_level=None, check_same_thread=False)
-
-    def _open(self, durability: Durability) -> tuple[sqlite3.Connection, sqlite3.Connection]:
-        opened: list[sqlite3.Connection] = []
-        try:
-            opened.append(writer := self._connect())
-            self._check_version(writer)
-            use_wal(writer, self._busy_timeout)
-            writer.execute(f"PRAGMA synchronous = {durability.upper()}")
-            self._create_tables(writer)
-            opened.append(reader := self._connect())
-            reader.execute("PRAGMA query_only = 1")
-        except BaseException as error:
-            for db in opened:
-                db.close()
-            if isinstance(error, sqlite3.Error):
-                raise self._failing(error) from error
-            raise
-        return writer, reader
-
-    def _check_version(self, db: sqlite3.Connection) -> int:
-        # One statement: between two, another process may create the tables.
-        version, application, existing = db.execute(_WHOSE).fetchone()
-        if application != _APPLICATION and (application or version or existing):
-            raise SessionError(f"{self._path} is another program's database; choose another file for the sessions")
-        if version > tables.VERSION:
-            raise SessionError(
-                f"{self._path} was written by a newer toolyard (version {version} of the tables, this one knows"
-                f" {tables.VERSION}); upgrade toolyard or choose another file"
-            )
-        return int(version)
-
-    def _create_tables(self, db: sqlite3.Connection) -> None:
-        if self._check_version(db) == tables.VERSION:
-            return
-        db.execute("BEGIN IMMEDIATE")
-        for table in tables.missing_tables(self._check_version(db), **_WORDS):
-            db.execute(table)
-        db.execute(f"PRAGMA application_id = {_APPLICATION}")
-        db.execute(f"PRAGMA user_version = {tables.VERSION}")
-        db.execute("COMMIT")
+        except ForeignDatabaseError as error:
+            raise SessionError(f"{self._path}: {error}; choose another file for the sessions") from error
+        except sqlite3.Error as error:
+            raise self._failing(error) from error
 
     def _failing(self, error: sqlite3.Error) -> SessionError:
         text = str(error)
@@ -228,7 +193,61 @@ class SqliteStore(SessionStore):
         return SessionError(f"session file {self._path} is closed; open a new SqliteStore to go on")
 
 
-def use_wal(db: sqlite3.Connection, patience: float) -> None:
+def _create_tables(db: sqlite3.Connection, known: int) -> None:
+    for table in tables.missing_tables(known, **_WORDS):
+        db.execute(table)
+
+
+class ForeignDatabaseError(sqlite3.DatabaseError):
+    """The file is not a database of the kind that was to be opened, or a newer toolyard wrote it."""
+
+
+def open_database(
+    path: Path, application: int, version: int, *, upgrade: Callable[[sqlite3.Connection, int], object], patience: float
+) -> sqlite3.Connection:
+    """Connect to a file of ours, which is created if it does not exist, private to the user.
+
+    `application` in its header identifies it. `upgrade` creates the tables that an older version lacks; it gets that
+    version, 0 for a new file. Locks of other processes are waited for `patience` seconds.
+    """
+    # O_EXCL: an existing file is not opened here, since closing it would free this process's locks on it. SQLite gives
+    # its side files the same mode.
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    if not path.is_file():
+        raise ForeignDatabaseError("this is not a file")
+    db = connect_database(path, patience)
+    try:
+        if _read_version(db, application, version) != version:
+            _use_wal(db, patience)
+            db.execute("BEGIN IMMEDIATE")
+            # Read again: another process may have created the tables meanwhile.
+            upgrade(db, _read_version(db, application, version))
+            db.execute(f"PRAGMA application_id = {application}")
+            db.execute(f"PRAGMA user_version = {version}")
+            db.execute("COMMIT")
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def connect_database(path: Path, patience: float) -> sqlite3.Connection:
+    """Another connection to an open database."""
+    return sqlite3.connect(path, timeout=patience, isolation_level=None, check_same_thread=False)
+
+
+def _read_version(db: sqlite3.Connection, application: int, version: int) -> int:
+    # One statement: between two, another process may create the tables.
+    found, owner, existing = db.execute(_READ_MARKS).fetchone()
+    if owner != application and (owner or found or existing):
+        raise ForeignDatabaseError("this is another program's database")
+    if found > version:
+        raise ForeignDatabaseError(f"a newer toolyard wrote it (version {found}, this one knows {version})")
+    return int(found)
+
+
+def _use_wal(db: sqlite3.Connection, patience: float) -> None:
     """Switch a file to write-ahead logging, retrying for `patience` seconds."""
     # If two processes switch a new file at once, one fails with "locked" immediately, whatever its busy timeout.
     give_up = time.monotonic() + patience
