@@ -5,7 +5,7 @@ from dialects.strategies import schemas
 from hypothesis import given, settings
 
 from conftest import examples
-from toolyard.schema.subschemas import References, allowed_values, iter_children, map_children, types_of
+from toolyard.schema.subschemas import References, allowed_values, iter_children, map_children, map_references, types_of
 
 ROOT = {
     "$defs": {"A": {"type": "string"}, "a/b": {"type": "integer"}, "m%n": True},
@@ -56,6 +56,17 @@ def test_rebuilding_visits_every_subschema_once_and_changes_nothing_by_itself(sc
     assert map_children(schema, visit) == before
     assert seen == [sub for _, sub in iter_children(schema) if isinstance(sub, dict)]
     assert schema == before
+
+
+def test_references_are_changed_wherever_there_are_schemas_and_nowhere_else():
+    before = {
+        "properties": {"$ref": {"$ref": "#/a"}, "list": {"items": {"allOf": [{"$dynamicRef": "#/b"}]}}},
+        "default": {"$ref": "#/a"},
+        "$ref": {"a property": "of that name"},
+    }
+    after = map_references(before, str.upper)
+    assert after["properties"] == {"$ref": {"$ref": "#/A"}, "list": {"items": {"allOf": [{"$dynamicRef": "#/B"}]}}}
+    assert (after["default"], after["$ref"]) == (before["default"], before["$ref"])
 
 
 def test_type_may_be_one_name_or_a_list():

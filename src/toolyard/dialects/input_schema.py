@@ -11,7 +11,7 @@ from toolyard.dialects.payload import ChangeLog
 from toolyard.model import Schema
 from toolyard.model.tool import fingerprint
 from toolyard.schema.fold import DOCUMENT_KEYWORDS, fold_schema, intersect_schemas
-from toolyard.schema.subschemas import REFERENCES, References, SubSchema, map_children, mapping_of, types_of
+from toolyard.schema.subschemas import REFERENCES, References, SubSchema, map_references, mapping_of, types_of
 
 _ALTERNATIVES = ("anyOf", "oneOf")
 _REFUSED = ("not", "enum", "const")
@@ -110,21 +110,17 @@ def _move_references(flat: Schema, before: References) -> Schema:
     moved: dict[str, str] = {}
     definitions = dict(mapping_of(flat, "$defs"))
 
-    def repoint(node: Schema) -> Schema:
-        out = map_children(node, repoint)
-        for key in REFERENCES:
-            ref = out.get(key)
-            if isinstance(ref, str) and now.resolve(ref) is None and before.resolve(ref) is not None:
-                out[key] = f"#/$defs/{_new_home(ref, moved, definitions)}"
-        return out
+    def repoint(ref: str) -> str:
+        is_lost = now.resolve(ref) is None and before.resolve(ref) is not None
+        return f"#/$defs/{_new_home(ref, moved, definitions)}" if is_lost else ref
 
-    result = repoint(flat)
+    result = map_references(flat, repoint)
     kept = result.get("$defs", {})
     done: dict[str, SubSchema] = {}
     while len(done) < len(moved):
         for ref, name in list(moved.items())[len(done) :]:
             target = before.resolve(ref)
-            done[name] = repoint(target) if isinstance(target, dict) else bool(target)
+            done[name] = map_references(target, repoint) if isinstance(target, dict) else bool(target)
     return {**result, "$defs": {**kept, **done}} if done else result
 
 

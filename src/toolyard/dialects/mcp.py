@@ -18,7 +18,7 @@ from toolyard.model.json_schema import json_type
 from toolyard.model.tool import promises_output
 from toolyard.schema.admission import check_budget
 from toolyard.schema.fold import fold_schema
-from toolyard.schema.subschemas import References, map_children, types_of
+from toolyard.schema.subschemas import References, map_references, types_of
 
 CALL_ID = "toolyard/call_id"
 """The `_meta` key of a call's id, for which params and results have no field."""
@@ -80,14 +80,11 @@ def is_object(schema: Schema) -> bool:
 def _move_references(schema: Schema, before: str, after: str) -> Schema:
     """Rewrite references below the pointer `before` to the same place below `after`."""
 
-    def move(part: Schema) -> Schema:
-        out = map_children(part, move)
-        ref = out.get("$ref")
-        if isinstance(ref, str) and (ref == before or ref.startswith(f"{before}/")):
-            out["$ref"] = after + ref.removeprefix(before)
-        return out
+    def move(ref: str) -> str:
+        is_below = ref == before or ref.startswith(f"{before}/")
+        return after + ref.removeprefix(before) if is_below else ref
 
-    return move(schema)
+    return map_references(schema, move)
 
 
 def _effect_annotations(effects: Effects) -> Json:

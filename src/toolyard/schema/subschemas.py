@@ -83,6 +83,16 @@ def map_children(schema: Schema, convert: Callable[[Schema], Schema]) -> Schema:
     return out
 
 
+def map_references(schema: Schema, change: Callable[[str], str]) -> Schema:
+    """A copy of `schema` with `change` applied to each of its references, also of its subschemas."""
+
+    def convert(part: Schema) -> Schema:
+        out = map_children(part, convert)
+        return out | {key: change(out[key]) for key in REFERENCES if isinstance(out.get(key), str)}
+
+    return convert(schema)
+
+
 def is_schema(value: object) -> TypeGuard[SubSchema]:
     """Whether a value can be a schema."""
     return isinstance(value, (dict, bool))

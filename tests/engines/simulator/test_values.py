@@ -155,6 +155,14 @@ def test_text_has_the_format_that_is_asked_for(name):
     assert len([FORMATS[name](text) for text in texts]) == 30  # each is read, or raises
 
 
+def test_a_part_is_found_by_its_anchor_beside_one_that_is_found_by_its_place():
+    short = {"$anchor": "short", "type": "string", "maxLength": 3}
+    properties = {"a": short, "b": {"$ref": "#short"}, "c": {"$ref": "#/properties/a"}}
+    schema = {"type": "object", "properties": properties, "required": list(properties)}
+    for number in range(5):
+        assert compile_schema(schema).is_valid(SchemaValues(schema).make(Draw(b"%d" % number)))
+
+
 def test_a_schema_that_nothing_satisfies_still_gives_something_to_look_at():
     branch = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
     schema = {"type": "object", "properties": {"x": {"oneOf": [branch, branch]}}, "required": ["x"]}

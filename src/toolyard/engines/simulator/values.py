@@ -18,7 +18,7 @@ from toolyard.model.errors import InvalidSchemaError
 from toolyard.model.json_schema import json_type
 from toolyard.schema.compile import compile_schema
 from toolyard.schema.fold import COMPOSED, SchemaWay, allowed_types, find_ways
-from toolyard.schema.subschemas import SubSchema, allowed_values, map_children, resolve_pointer
+from toolyard.schema.subschemas import SubSchema, allowed_values, map_references, resolve_pointer
 from toolyard.words.identifiers import plain_letters
 
 _OBJECT = frozenset({"properties", "required", "additionalProperties", "patternProperties", "minProperties"})
@@ -438,9 +438,10 @@ def _move_into_definitions(schema: dict[str, Any]) -> dict[str, Any]:
         ref.startswith(("#/$defs/", "#/definitions/")) or not ref.startswith("#") for ref in _list_references(schema)
     ):
         return schema
-    inside = _move_references(schema)
+    root = f"#/$defs/{_ROOT.replace(' ', '%20')}"
+    inside = map_references(schema, lambda ref: root + ref[1:] if ref[:2] in ("#", "#/") else ref)
     around = {"$schema": inside.pop("$schema")} if "$schema" in inside else {}
-    return {**around, "$ref": f"#/$defs/{_ROOT.replace(' ', '%20')}", "$defs": {_ROOT: inside}}
+    return {**around, "$ref": root, "$defs": {_ROOT: inside}}
 
 
 def _list_references(node: Any) -> Iterator[str]:
@@ -453,11 +454,3 @@ def _list_references(node: Any) -> Iterator[str]:
             stack.extend(item.values())
         elif isinstance(item, list):
             stack.extend(item)
-
-
-def _move_references(node: dict[str, Any]) -> dict[str, Any]:
-    made = map_children(node, _move_references)
-    ref = node.get("$ref")
-    if isinstance(ref, str) and ref.startswith("#"):
-        made["$ref"] = f"#/$defs/{_ROOT.replace(' ', '%20')}{ref[1:]}"
-    return made
