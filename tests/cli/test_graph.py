@@ -91,7 +91,7 @@ def test_the_dataflow_of_the_config_is_used_if_it_has_one(capsys, folder):
         (("tools.yaml", "--out", "graph.png"), "an .html, .dot, .mmd or .json file"),
         (("tools.yaml", "--out", "graph.svg"), "dot -Tsvg graph.dot -o graph.svg"),
         (("tools.yaml", "--out", "a.dot", "--namespace", "shopp"), "did you mean 'shop'?"),
-        (("tools.yaml", "--out", "a.dot", "--min-score", "2"), "min_score must be a number from 0 to 1"),
+        (("tools.yaml", "--out", "a.dot", "--min-score", "2"), "min_score: must be 1 or less, not 2"),
         (("tools.yaml", "--out", "missing/a.dot"), "No such file or directory"),
         (("nowhere.yaml", "--out", "a.dot"), "no such file"),
     ],

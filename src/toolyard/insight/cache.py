@@ -98,13 +98,6 @@ def cache_folder(option: CacheOption = None) -> Path | None:
         return None
 
 
-def force_option(force: object, who: str) -> bool:
-    """Validate the option `force` of an enrichment; `ConfigError` if it is not a bool."""
-    if not isinstance(force, bool):
-        raise ConfigError(f"force of {who} must be true or false, not {force!r}")
-    return force
-
-
 @functools.cache
 def warn_once(text: str) -> None:
     """Log a warning, unless this process has already logged the same text."""

@@ -13,37 +13,34 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable
 from importlib.resources import files
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
+from msgspec import Meta
 
 from toolyard.insight.arrays import Array, rank_in_runs
 from toolyard.insight.dataflow.artifact import Dataflow
 from toolyard.model.errors import ConfigError
 from toolyard.model.names import find_similar
+from toolyard.schema.options import check_fields
 
 
 class GraphOptions(msgspec.Struct, frozen=True):
     """Which edges and tools to show."""
 
-    top: int = 2
+    top: Annotated[int, Meta(ge=0)] = 2
     """Edges per tool: an edge is drawn if it is among the strongest of its source or of its target."""
-    min_score: float = 0.0
+    min_score: Annotated[float, Meta(ge=0, le=1)] = 0.0
     namespaces: tuple[str, ...] = ()
     """Namespaces to show; empty for all."""
-    max_edges: int | None = None
+    max_edges: Annotated[int, Meta(ge=0)] | None = None
     """Limit on all edges, strongest first; None for no limit."""
     linked: bool = False
     """Leave out tools without a drawn edge."""
 
     def __post_init__(self) -> None:
-        if self.top < 0:
-            raise ConfigError(f"top must be 0 or more, not {self.top}")
-        if not 0 <= self.min_score <= 1:
-            raise ConfigError(f"min_score must be a number from 0 to 1, not {self.min_score}")
-        if self.max_edges is not None and self.max_edges < 0:
-            raise ConfigError(f"max_edges must be 0 or more, not {self.max_edges}")
+        check_fields(self)
 
 
 class SelectedGraph(msgspec.Struct, frozen=True):

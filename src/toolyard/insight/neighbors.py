@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from toolyard.insight.arrays import Array, find_highest, number_distinct, round_rows, row_lengths
 from toolyard.insight.base import ToolEnrichment, VectorOptions, track_progress
-from toolyard.insight.cache import CacheOption, ItemCache, force_option, hash_catalog, read_arrays, store_arrays
+from toolyard.insight.cache import CacheOption, ItemCache, hash_catalog, read_arrays, store_arrays
 from toolyard.insight.embeddings.embedder import Model, resolve_embedder
 from toolyard.insight.embeddings.vectors import EmbeddingsEnrichment, configured_embedder, read_embedding_matrix
 from toolyard.model.tool import Tool
@@ -185,9 +185,9 @@ class NeighborsEnrichment(ToolEnrichment):
         cache: CacheOption = None,
     ) -> None:
         limits = {"max_candidates": max_candidates, "max_neighbors": max_neighbors}
-        read = read_arguments(NeighborsOptions, **limits, duplicate_sim_thresh=duplicate_sim_thresh)
+        read = read_arguments(NeighborsOptions, force=force, **limits, duplicate_sim_thresh=duplicate_sim_thresh)
+        self.force = read.pop("force")
         self._limits = NeighborLimits(*read.values())
-        self.force = force_option(force, "neighbors")
         self._embedder = None if model is None else resolve_embedder(model)
         if model is not None:
             # Own vectors are computed from these fields; those of `embeddings` already depend on them.

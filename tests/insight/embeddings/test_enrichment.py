@@ -156,8 +156,8 @@ def test_an_unavailable_model_is_an_error_at_construction(tmp_path):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"force": "no"}, "force of embeddings must be true or false, not 'no'"),
-        ({"force": 1}, "force of embeddings must be true or false, not 1"),
+        ({"force": "no"}, "force: must be true or false, not string"),
+        ({"force": 1}, "force: must be true or false, not integer"),
         ({"model": 3}, "model must be a name or a folder as text, .*, not 3"),
         ({"model": True}, "model must be a name"),
         ({"model": HashEmbedder}, "model must be a name"),

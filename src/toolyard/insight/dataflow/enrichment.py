@@ -17,15 +17,7 @@ from msgspec import Meta
 from toolyard.insight import arrays
 from toolyard.insight.arrays import Array
 from toolyard.insight.base import ToolEnrichment, VectorOptions
-from toolyard.insight.cache import (
-    CacheOption,
-    ItemCache,
-    force_option,
-    hash_catalog,
-    read_arrays,
-    store_arrays,
-    warn_once,
-)
+from toolyard.insight.cache import CacheOption, ItemCache, hash_catalog, read_arrays, store_arrays, warn_once
 from toolyard.insight.dataflow import match
 from toolyard.insight.dataflow.artifact import IN, OUT, Dataflow, EdgeArrays, order_by_target, pack_paths
 from toolyard.insight.dataflow.match import EmbedTexts, Matches, MatchWeights, Tables
@@ -277,8 +269,8 @@ class DataflowEnrichment(ToolEnrichment):
         force: bool = False,
         cache: CacheOption = None,
     ) -> None:
-        read = read_arguments(DataflowOptions, max_neighbors=max_neighbors, min_score=min_score)
-        self.force = force_option(force, "dataflow")
+        read = read_arguments(DataflowOptions, max_neighbors=max_neighbors, min_score=min_score, force=force)
+        self.force: bool = read["force"]
         self.embedder = default_embedder() if model is None else resolve_embedder(model)
         self._chosen = model is not None
         self.max_neighbors: int = read["max_neighbors"]

@@ -21,11 +21,12 @@ from numpy.typing import NDArray
 
 from toolyard.insight.arrays import Matrix, group_positions
 from toolyard.insight.base import ToolEnrichment, VectorOptions
-from toolyard.insight.cache import CacheOption, ItemCache, force_option, item_key
+from toolyard.insight.cache import CacheOption, ItemCache, item_key
 from toolyard.insight.embeddings.embedder import Embedder, Model, resolve_embedder
 from toolyard.model.errors import ConfigError, EnrichmentError
 from toolyard.model.tool import Tool
 from toolyard.plugins import View
+from toolyard.schema.options import read_option
 
 KIND = "vector"
 
@@ -233,7 +234,7 @@ class EmbeddingsEnrichment(ToolEnrichment):
     writes = ("embeddings",)
 
     def __init__(self, model: Model = None, *, force: bool = False, cache: CacheOption = None) -> None:
-        self._force = force_option(force, "embeddings")
+        self._force = read_option(VectorOptions, "force", force, "force")
         self.embedder = resolve_embedder(model)
         self._items = ItemCache(cache)
         self._last: weakref.ref[Embeddings] | None = None

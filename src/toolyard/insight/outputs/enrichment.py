@@ -28,7 +28,7 @@ import msgspec
 from msgspec import Meta
 
 from toolyard.insight.base import EnrichmentOptions, ToolEnrichment, track_progress
-from toolyard.insight.cache import CacheOption, ItemCache, force_option, item_key
+from toolyard.insight.cache import CacheOption, ItemCache, item_key
 from toolyard.links.lm.config import LMConfig, LMOptions, read_lm_config
 from toolyard.links.lm.shapes import find_json
 from toolyard.loop.home import home_loop
@@ -39,6 +39,7 @@ from toolyard.model.tool import INFERRED, Schema, Tool
 from toolyard.parsing import iter_json_lines, parse_json, parse_yaml, paused_gc, read_bytes
 from toolyard.plugins import View
 from toolyard.schema.admission import admit_schema
+from toolyard.schema.options import read_option
 
 if TYPE_CHECKING:
     from toolyard.links.lm import LMClient, Message
@@ -357,7 +358,7 @@ class OutputParametersEnrichment(ToolEnrichment):
             raise ConfigError("infer: 'rules' asks no model; leave out lm_config, or infer")
         self._by_rules = self._lm is None and (infer != "examples" or lm_config is not None)
         self._results = results
-        self._force = force_option(force, "output_parameters")
+        self._force = read_option(OutputOptions, "force", force, "force")
         self._cache = ItemCache(cache)
         self._known: dict[int, tuple[Tool, Tool]] = {}
         """Tools and their replacements from the last run, by the tool's `id`."""
