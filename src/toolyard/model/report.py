@@ -69,17 +69,9 @@ class SourceReport(msgspec.Struct, frozen=True):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON."""
-        return {
-            "source": self.source,
-            "state": self.state,
-            "error": self.error,
-            "entries": self.entries,
-            "loaded": self.loaded,
-            "rewritten": self.rewritten,
-            "rewrites": msgspec.to_builtins(self.rewrites),
-            "rejected": msgspec.to_builtins(self.rejected),
-            "warnings": msgspec.to_builtins(list(self.warnings)),
-        }
+        shown = ("source", "state", "error", "entries", "loaded", "rewritten", "rewrites", "rejected")
+        plain = {name: getattr(self, name) for name in shown} | {"warnings": list(self.warnings)}
+        return msgspec.to_builtins(plain)  # type: ignore[no-any-return]
 
 
 class LoadReport(msgspec.Struct, frozen=True):
