@@ -88,6 +88,36 @@ def test_what_is_not_shown_is_denied_when_it_is_called_and_not_unknown(yard):
     assert yard.invoke("bank::read", {}, token=token).status == 200
 
 
+@pytest.mark.parametrize("name", ["bank::pya", "bank::wip", "pya", "bank__tea", "spen", "bank::late", "bankk::pay"])
+def test_it_is_not_suggested_for_a_name_like_it_on_any_face(yard, name):
+    token = yard.tokens["other"]
+    yard.post("/v1/sessions", {"session_id": "s"}, token=token)
+    answers = [
+        yard.invoke(name, {}, token=token),
+        yard.arp(f"like-{name}", name, {}, token=token),
+        *(
+            yard.post(f"/v1/sessions/s/{verb}", {"calls": [{"name": name}]}, token=token)
+            for verb in ("execute", "simulate")
+        ),
+        yard.get(f"/v1/tools/{name}", token=token),
+    ]
+    answers = [str(answer.json) for answer in answers] + [str(Stateless(yard, token).call(name))]
+    assert all("no tool is called" in answer for answer in answers)
+    assert bank_names("".join(answers).replace(name, "")) <= SHOWN
+
+
+def test_a_bare_name_means_the_one_tool_that_is_shown_and_only_shown_ones_are_named_where_there_are_several():
+    tools = [
+        {"type": "inline", "namespace": space, "tools": [{"name": "pay"}]} for space in ("bank", "shop", "till", "void")
+    ]
+    rules = [{"deny": ["void::*", "till::*"]}]
+    with served({"tools": tools[1:], "policy": {"rules": rules}}) as server:
+        assert server.invoke("pay", {}).json["ok"]
+        assert server.get("/v1/tools/pay").json["name"] == "shop::pay"
+    with served({"tools": tools, "policy": {"rules": rules}}) as server:
+        assert server.invoke("pay", {}).json["error"]["details"]["candidates"] == ["bank::pay", "shop::pay"]
+
+
 def test_a_search_over_mcp_leaves_it_out_too_and_so_does_a_server_without_keys():
     config = {"tools": [{"type": "inline", "namespace": "bank", "tools": TOOLS}], "policy": POLICY}
     with served(config, mcp=McpBlock(expose="search")) as server:

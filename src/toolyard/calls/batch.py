@@ -15,11 +15,21 @@ from concurrent.futures import Future
 from typing import Any, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from toolyard.calls.approval import Approval
 from toolyard.calls.invocation import Invocation
+from toolyard.calls.policy import Policy
 from toolyard.model.call import Mode, Notice, ToolCall, ToolResult
-from toolyard.model.errors import CallConflict, CallError, DefinitionError, Denied, ErrorInfo, StaleDefinition
+from toolyard.model.errors import (
+    CallConflict,
+    CallError,
+    DefinitionError,
+    Denied,
+    ErrorInfo,
+    StaleDefinition,
+    UnknownToolError,
+)
 from toolyard.model.tool import Tool
 from toolyard.registry.bind import Bound, bind, find_overloads
 from toolyard.registry.snapshot import Snapshot
@@ -100,6 +110,24 @@ def bind_within(snapshot: Snapshot, mode: Mode, call: ToolCall, scope: Scope, *,
         name, scope_needed = bound.tool.qualified_name, f"{bound.tool.namespace}:{mode}"
         raise Denied(f"this key may not {mode} {name}", hint=f"ask for a key with the scope {scope_needed}")
     return bound
+
+
+def bind_offered(
+    snapshot: Snapshot, batch: Conditions, call: ToolCall, policy: Policy, error: UnknownToolError, *, on_loop: bool
+) -> Bound:
+    """Bind a call after an error that may name tools which the policy always denies, as if there were none of these."""
+    scope = batch.scope
+
+    def is_offered(tool: Tool) -> bool:
+        return (scope is None or scope.can_list(tool)) and not policy.always_denies(tool, batch.keys)
+
+    if all(is_offered(snapshot.names[name][0].tool) for name in error.info.details.get("candidates", ())):
+        raise error
+    found = find_overloads(snapshot, call.name, sees=is_offered, hints=is_offered)
+    call = replace(call, name=found[0].tool.qualified_name)
+    if scope is not None:
+        return bind_within(snapshot, batch.mode, call, scope, on_loop=on_loop)
+    return bind(snapshot, call, found, on_loop)
 
 
 def list_refusals(snapshot: Snapshot, request: CallRequest) -> list[ToolResult | None]:

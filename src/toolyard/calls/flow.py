@@ -22,7 +22,16 @@ from msgspec.structs import astuple
 
 from toolyard.calls.approval_flow import NeededApproval, require_approval, settle_claim
 from toolyard.calls.attempts import answer_flow
-from toolyard.calls.batch import Batch, CallRequest, bind_within, check_calls, check_known, find_joined, find_recorded
+from toolyard.calls.batch import (
+    Batch,
+    CallRequest,
+    bind_offered,
+    bind_within,
+    check_calls,
+    check_known,
+    find_joined,
+    find_recorded,
+)
 from toolyard.calls.budgets import count_calls
 from toolyard.calls.call_path import CallPath, CallPlan, CallPlans, ScopedPlans
 from toolyard.calls.invocation import Invocation
@@ -44,7 +53,7 @@ from toolyard.calls.waits import (
 )
 from toolyard.loop.threads import loop_runs_here
 from toolyard.model.call import ToolCall, ToolResult
-from toolyard.model.errors import CallError, Held, NoEngine, Unavailable
+from toolyard.model.errors import CallError, Held, NoEngine, Unavailable, UnknownToolError
 from toolyard.registry.bind import Bound, TooSlowForLoop, bind
 from toolyard.registry.function_call import current_simulation
 from toolyard.sessions.session import EnteredTurn, Session
@@ -207,8 +216,8 @@ def call_flow(path: CallPath, plans: CallPlans | ScopedPlans, batch: Batch, sess
     bound, invocation, cancelled, batch.begun = None, None, None, (clock := path.clock)()
     trace = None if path.tracer is None else CallTrace(path.tracer, session, call, batch.mode, batch.request_id)
     try:
-        bound = _bind_call(plans, batch, session, call, batch.on_loop)
-        bound = bound or (yield offload(path.threads, _bind_off_loop, plans, batch, session, call))
+        bound = _bind_call(path.policy, plans, batch, session, call, batch.on_loop)
+        bound = bound or (yield offload(path.threads, _bind_off_loop, path.policy, plans, batch, session, call))
         plan = plans.get(bound.prepared)
         if plan is None or trace is not None or batch.definitions is not None or (plan.is_async and not batch.on_loop):
             plan = _plan_call(path.policy, plans, batch, bound, trace)
@@ -268,15 +277,22 @@ def _answer_elsewhere(plan: CallPlan, batch: Batch, invocation: Invocation) -> F
     return (yield run_in_thread(plan.engine, invocation))
 
 
-def _bind_off_loop(plans: CallPlans | ScopedPlans, batch: Batch, session: Session, call: ToolCall) -> Bound | None:
-    bound = _bind_call(plans, batch, session, call, on_loop=False)
+def _bind_off_loop(
+    policy: Policy | None, plans: CallPlans | ScopedPlans, batch: Batch, session: Session, call: ToolCall
+) -> Bound | None:
+    bound = _bind_call(policy, plans, batch, session, call, on_loop=False)
     if bound is not None:
         bound.prepared.make_ready()
     return bound
 
 
 def _bind_call(
-    plans: CallPlans | ScopedPlans, batch: Batch, session: Session, call: ToolCall, on_loop: bool
+    policy: Policy | None,
+    plans: CallPlans | ScopedPlans,
+    batch: Batch,
+    session: Session,
+    call: ToolCall,
+    on_loop: bool,
 ) -> Bound | None:
     """Bind the call; None if, with `on_loop`, that would block the event loop too long and needs a thread."""
     if session.is_full:
@@ -289,9 +305,14 @@ def _bind_call(
     if call.call_id is not None:
         check_writable(call.call_id)
     try:
-        if batch.scope is None:
-            return bind(plans.snapshot, call, (), on_loop)
-        return bind_within(plans.snapshot, batch.mode, call, batch.scope, on_loop=on_loop)
+        try:
+            if batch.scope is None:
+                return bind(plans.snapshot, call, (), on_loop)
+            return bind_within(plans.snapshot, batch.mode, call, batch.scope, on_loop=on_loop)
+        except UnknownToolError as error:
+            if policy is None:
+                raise
+            return bind_offered(plans.snapshot, batch, call, policy, error, on_loop=on_loop)
     except TooSlowForLoop:
         return None
 
