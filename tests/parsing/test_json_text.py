@@ -7,14 +7,17 @@ import json
 import math
 import re
 import sys
+from contextlib import suppress
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
 from toolyard.model.errors import MalformedSource
-from toolyard.parsing import iter_json_lines, parse_json
+from toolyard.parsing import iter_json_lines, json_text, parse_json
 from toolyard.parsing.files import LARGE
+from toolyard.parsing.json_text import json_decoder
 
 
 class Repeated(Exception):
@@ -222,3 +225,60 @@ def test_json_lines_are_numbered_and_blank_ones_skipped() -> None:
 def test_json_lines_of_an_empty_text_are_none() -> None:
     assert list(iter_json_lines(b"")) == []
     assert list(iter_json_lines(b"\n\n")) == []
+
+
+EXTREMES = ["1e308", "1E308", "1.7976931348623157e+308", "9e0300", "4.9e-324", "1.5E-00300", "0.1e299", "2.5e-299"]
+ORDINARY = ["1.5", "-0.0", "1e15", "3e-7", "3.141592653589793", "18446744073709551616"]
+
+
+@pytest.fixture
+def floats(monkeypatch):
+    """The floats that Python read in place of the decoder."""
+    read, found = json_text._read_float, []
+    monkeypatch.setattr(json_text, "_read_float", lambda literal: found.append(literal) or read(literal))
+    return found
+
+
+@pytest.mark.parametrize("number", EXTREMES)
+def test_many_floats_near_the_limits_are_not_left_to_the_decoder_which_takes_long(floats, number):
+    text = f"[{','.join([number] * 2000)}]".encode()
+    assert json_decoder()(text) == json.loads(text)
+    assert len(floats) == 2000
+
+
+@pytest.mark.parametrize("number", ORDINARY)
+def test_other_numbers_are_left_to_the_decoder(floats, number):
+    text = f"[{','.join([number] * 2000)}]".encode()
+    assert json_decoder()(text) == json.loads(text)
+    assert not floats
+
+
+@pytest.mark.parametrize("number", ["1e309", "-1e400", "1e999999"])
+def test_a_number_too_large_for_a_float_is_refused_among_many_too(number):
+    with pytest.raises(msgspec.DecodeError):
+        json_decoder()(f"[{'1e300,' * 2000}{number}]".encode())
+    with pytest.raises(MalformedSource):
+        parse_json(f"[{'1e300,' * 2000}{number}]")
+
+
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False) | st.text() | st.integers()))
+def test_floats_are_the_same_whoever_reads_them(values):
+    values = [*values, 1e308] * 600
+    with suppress(UnicodeEncodeError):
+        assert json_decoder()(json.dumps(values, ensure_ascii=False).encode()) == values
+
+
+@pytest.mark.parametrize("digits", [300, 1000, 4000])
+@pytest.mark.parametrize("form", ["[{}]", '{{"a": [{}]}}', "[[-{}]]"])
+def test_long_integers_are_exact_and_refused_where_converting_them_takes_long(digits, form):
+    few = form.format(", ".join(["9" * digits] * 3))
+    assert parse_json(few) == json.loads(few)
+    many = form.format(",".join(["9" * digits] * (600_000_000 // digits**2)))
+    with pytest.raises(MalformedSource, match="integers with hundreds of digits"):
+        parse_json(many)
+
+
+@pytest.mark.parametrize("number", ['"{}"', "0.{}", "{}e-4000"])
+def test_text_and_floats_may_have_as_many_digits_as_they_like(number):
+    one = number.format("9" * 4000)
+    parse_json(f"[{','.join([one] * 100)}]")

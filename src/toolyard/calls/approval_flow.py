@@ -29,12 +29,14 @@ from toolyard.calls.waits import Flow, Wait, WaitPair, offload
 from toolyard.model.call import ToolCall, ToolResult
 from toolyard.model.errors import ApprovalError, CallError, Denied, Held, Interrupted, SessionError
 from toolyard.model.tool import json_digest
+from toolyard.parsing.json_text import json_decoder
 from toolyard.registry.bind import Bound
 from toolyard.sessions.session import Session
 from toolyard.sessions.state import State
 from toolyard.sessions.world_diff import WorldChange, diff_states
 from toolyard.words.redactor import REDACTED, looks_secret
 
+_decode = json_decoder()
 _log = logging.getLogger("toolyard.calls.asking")  # filters of users may name it
 _LONGEST_ARGUMENTS = 256 * 1024
 _PREVIEW_SECONDS = 10.0
@@ -70,7 +72,7 @@ def require_approval(
     """The call to run, and its plan; raises `Held` or `Denied` if it may not run. `run` answers previews."""
     bound = asked.bound
     # A copy of what was sent, so that the caller cannot change the arguments after they were approved.
-    call = replace(call, arguments=msgspec.json.decode(bound.sent))
+    call = replace(call, arguments=_decode(bound.sent))
     claimed: Approval | None = None
     if batch.mode == "execute":
         claimed = yield from _obtain_approval(run, path, batch, session, call, asked, trace)

@@ -22,9 +22,11 @@ from toolyard.loop.pacing import backoff_delay
 from toolyard.model.call import Content
 from toolyard.model.errors import CallError, CallTimeout, Effect, InvalidOutput, ToolFailed, Unavailable
 from toolyard.model.tool import Effects, digest
+from toolyard.parsing.json_text import json_decoder
 from toolyard.sessions.gate import Gate
 from toolyard.sessions.history import read_entry
 
+_decode = json_decoder()
 _LONGEST_PAUSE = 60.0
 """Maximum seconds before a retry of a call without a deadline; a service may ask for a day."""
 
@@ -93,7 +95,7 @@ def _tries_flow(engine: Answerer, invocation: Invocation, on_loop: bool) -> Flow
                 invocation.left_behind.add_done_callback(partial(_leave_gates, inside))
         yield pause(seconds)
         invocation.attempt += 1
-        invocation.arguments = msgspec.json.decode(arguments)
+        invocation.arguments = _decode(arguments)
         invocation.kept = None
 
 
@@ -197,7 +199,7 @@ def _find_earlier(invocation: Invocation) -> tuple[bool, Any]:
     """Whether the session has an answer to the same call, and the last one; never for tools that write."""
     if invocation.tool.effects is Effects.WRITE:
         return False, None
-    name, asked = invocation.tool.qualified_name, digest(msgspec.json.decode(invocation.bound.sent))
+    name, asked = invocation.tool.qualified_name, digest(_decode(invocation.bound.sent))
     for text in reversed(list(invocation.session.history)):
         entry = read_entry(text)
         result = entry.tool_output

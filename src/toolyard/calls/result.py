@@ -26,6 +26,7 @@ from toolyard.model.call import CONTENT, Content, ToolCall, ToolResult
 from toolyard.model.errors import CallError, ErrorInfo, InvalidArguments, InvalidOutput, SessionError, ToolFailed
 from toolyard.model.json_schema import LEAVES, is_small, is_within_limits
 from toolyard.model.tool import Effects, Tool
+from toolyard.parsing.json_text import json_decoder
 from toolyard.registry.bind import Bound
 from toolyard.registry.function_call import make_tool_error
 from toolyard.schema.violations import describe
@@ -34,7 +35,7 @@ from toolyard.sessions.state import Changes
 from toolyard.words.redactor import Redactor, credential_finder, is_redacted_at
 
 _encode = msgspec.json.encode
-_decode = msgspec.json.Decoder().decode
+_decode = json_decoder()
 _NO_CHANGES: Changes = {}
 _MAX_DEPTH = 500
 _QUICK = 2_000

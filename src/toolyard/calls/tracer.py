@@ -19,12 +19,14 @@ from toolyard.calls.sinks import CallEvent, JsonlSink, Level, LoggingSink
 from toolyard.model.call import Mode, ToolCall, ToolResult
 from toolyard.model.errors import ConfigError, Interrupted
 from toolyard.model.tool import Tool
+from toolyard.parsing.json_text import json_decoder
 from toolyard.registry.bind import Bound
 from toolyard.schema.options import Text, read_options
 from toolyard.sessions.session import Session
 from toolyard.sessions.store.base import Append, LogRow
 from toolyard.words.redactor import REDACTED, Redactor
 
+_decode = json_decoder()
 _log = logging.getLogger(__name__)
 
 
@@ -359,7 +361,7 @@ class CallTrace:
         arguments: Any = UNSET
         if self._tracer.tells_arguments:
             # As sent, since the tool may have changed its own.
-            arguments = self._call.arguments if bound is None else msgspec.json.decode(bound.sent)
+            arguments = self._call.arguments if bound is None else _decode(bound.sent)
         # Positional: with this many keyword arguments, creating the struct would take ten times as long.
         return CallEvent(
             self._time,

@@ -22,6 +22,7 @@ from toolyard.model.json_schema import TooManyValues, copy_json, is_small, iter_
 from toolyard.model.names import find_similar, show
 from toolyard.model.tool import DeferredTool, Effects, Schema, is_guess
 from toolyard.parsing import parse_json
+from toolyard.parsing.json_text import json_decoder
 from toolyard.registry.function_call import (
     check_dispatch,
     function_caller,
@@ -46,7 +47,7 @@ MAX_BITS = 14_284
 _KINDS = frozenset({dict, list, str, int, float, bool, type(None)})
 
 _encode = msgspec.json.encode
-_decode = msgspec.json.decode
+_decode = json_decoder()
 
 
 def read_arguments(arguments: RawArguments) -> Arguments:

@@ -9,7 +9,7 @@ same calls and results have the same history.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from operator import itemgetter
 from typing import Any
 
@@ -18,6 +18,7 @@ import msgspec
 from toolyard.model.call import ToolCall, ToolResult
 from toolyard.model.errors import Interrupted
 from toolyard.model.json_schema import is_within_limits
+from toolyard.parsing.json_text import json_decoder
 
 _START = b"\0" * 32
 
@@ -193,10 +194,10 @@ class Entry(msgspec.Struct, frozen=True):
     tool_output: ToolResult
 
 
-read_entry = msgspec.json.Decoder(Entry).decode
+read_entry: Callable[[bytes], Entry] = json_decoder(Entry)
 """Decode an entry; each call returns new objects."""
 
-read_call = msgspec.json.Decoder(ToolCall).decode
+read_call: Callable[[bytes], ToolCall] = json_decoder(ToolCall)
 
 
 def call_text(call: ToolCall, arguments: bytes) -> bytes:

@@ -16,6 +16,7 @@ from toolyard.model.call import ToolCall, ToolResult
 from toolyard.model.errors import DefinitionError, SessionError
 from toolyard.model.json_schema import json_type
 from toolyard.model.names import find_similar
+from toolyard.parsing.json_text import json_decoder
 from toolyard.sessions.history import Entry, Undo, any_call_text, entry_text, result_text
 
 Slot = tuple[str, str]
@@ -24,7 +25,7 @@ Changes = dict[Slot, bytes | None]
 """New values; None removes one."""
 
 _encode = msgspec.json.encode
-_decode = msgspec.json.decode
+_decode = json_decoder()
 
 
 class State:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -11,6 +11,7 @@ import msgspec
 from toolyard.dialects.mcp_protocol import encode_header, encode_notification, header_text, value_at
 from toolyard.model.errors import InvalidArguments
 from toolyard.model.json_schema import nests_deeper
+from toolyard.parsing.json_text import has_costly_integers, json_decoder
 from toolyard.parsing.lines import EDGE
 
 Id = int | float | str | None
@@ -49,13 +50,15 @@ class JsonRpcMessage(msgspec.Struct):
         return self.params if isinstance(self.params, dict) else {}
 
 
-_decode = msgspec.json.Decoder(JsonRpcMessage).decode
-_decode_many = msgspec.json.Decoder(list[JsonRpcMessage]).decode
+_decode: Callable[[bytes | bytearray], JsonRpcMessage] = json_decoder(JsonRpcMessage)
+_decode_many: Callable[[bytes | bytearray], list[JsonRpcMessage]] = json_decoder(list[JsonRpcMessage])
 _encode = msgspec.json.Encoder().encode
 
 
 def read_messages(data: bytes | bytearray, max_depth: int) -> list[JsonRpcMessage]:
     """The message in a line, event or body, or the messages of a batch; `UnreadableError` if it is invalid."""
+    if has_costly_integers(data):
+        raise UnreadableError
     try:
         found = _decode_messages(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

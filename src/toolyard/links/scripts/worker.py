@@ -17,6 +17,7 @@ import msgspec
 
 from toolyard.links.scripts.inside.serving import ENVELOPE_BYTES
 from toolyard.model.errors import CallError, CallTimeout, ToolFailed
+from toolyard.parsing.json_text import json_decoder
 from toolyard.schema.common_options import WorkerSettings
 
 HEAD = 4
@@ -111,7 +112,7 @@ class WorkerReply(msgspec.Struct, frozen=True):
     broken: str | None = None
 
 
-_decoder = msgspec.json.Decoder(WorkerReply)
+_decode: Callable[[bytes], WorkerReply] = json_decoder(WorkerReply)
 
 
 class Tail:
@@ -239,7 +240,7 @@ class WorkerExchange:
                 raise WorkerLost
             try:
                 if (body := self._reader.feed(data)) is not None:
-                    self.reply = _decoder.decode(body)
+                    self.reply = _decode(body)
             except (InvalidFrame, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 raise InvalidReply(str(error)) from None
         return self.reply is not None
