@@ -3,6 +3,7 @@
 import pytest
 
 from sources.rest.documents import accepts, answer, body, document, notes_of, operation, tool_of
+from toolyard.sources.rest.document import Files
 
 
 def ref(name):
@@ -77,3 +78,28 @@ def test_doubling_compositions_are_looked_at_once_each():
     levels["L12"] = closed("a")
     made = spec({"allOf": [ref("L0"), {"properties": {"b": {}}}]}, **levels)
     assert accepts(tool_of(made).output_parameters, {"a": "x", "b": 1})
+
+
+def test_a_long_chain_without_closed_schemas_is_followed_once(monkeypatch):
+    followed, resolve = [], Files.resolve
+    monkeypatch.setattr(Files, "resolve", lambda files, here: followed.append(here) or resolve(files, here))
+    counts = []
+    for length in (20, 40):
+        chain = {f"L{level}": {"allOf": [ref(f"L{level + 1}")]} for level in range(length)}
+        tool_of(spec(ref("L0"), **chain, **{f"L{length}": {"properties": {"a": {}}}}))
+        counts.append(len(followed))
+        followed.clear()
+    assert counts[1] < 2.5 * counts[0]
+
+
+def test_what_a_chain_leads_to_is_known_of_every_schema_above_a_closed_one():
+    """In whatever order they are met, and where one branch was found to have none before."""
+    chain = {
+        "Open": {"allOf": [ref("Plain")], "properties": {"c": {}}},
+        "Plain": {"properties": {"d": {}}},
+        "Middle": {"allOf": [ref("Open"), ref("Base")]},
+        "Base": BASE,
+    }
+    shown = {"properties": {"first": ref("Open"), "second": {"allOf": [ref("Middle"), {"properties": {"b": {}}}]}}}
+    found = tool_of(spec(shown, **chain)).output_parameters
+    assert accepts(found, {"second": {"a": "x", "b": 1, "c": 2, "d": 3}})

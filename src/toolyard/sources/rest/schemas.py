@@ -11,7 +11,7 @@ the properties of all others, and nothing fits. Authors mean the properties of a
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -33,6 +33,8 @@ class Compositions:
     def __init__(self, files: Files) -> None:
         self._files = files
         self._targets: dict[tuple[str, str], ResolvedRef] = {}
+        self._open: dict[int, Node] = {}
+        """Schemas already found to be without a closed one, by id, so that chains of them are not followed again."""
 
     def is_contradictory(self, raw: Node, file: str) -> bool:
         """Whether a closed schema of the composition forbids properties of another."""
@@ -65,10 +67,15 @@ class Compositions:
 
     def _closed_nodes(self, raw: Any, file: str) -> list[Node]:
         """Closed schemas that judge the same object; branches are skipped, since they need not apply."""
-        nodes = self._walk(raw, file, _ALL)
-        return [node for node in nodes if node.get("additionalProperties") is False and "patternProperties" not in node]
+        nodes = list(self._walk(raw, file, _ALL, self._open))
+        closed = [
+            node for node in nodes if node.get("additionalProperties") is False and "patternProperties" not in node
+        ]
+        if not closed:
+            self._open |= {id(node): node for node in nodes}
+        return closed
 
-    def _walk(self, raw: Any, file: str, keys: frozenset[str]) -> Iterator[Node]:
+    def _walk(self, raw: Any, file: str, keys: frozenset[str], without: Container[int] = frozenset()) -> Iterator[Node]:
         """The schemas that judge the same object, each once."""
         seen: set[int] = set()
         stack = [ResolvedRef(raw, file)]
@@ -81,7 +88,7 @@ class Compositions:
                 here = self._files.resolve(here)
             except LookupError:
                 continue  # reported when it is converted
-            if type(here.node) is dict:
+            if type(here.node) is dict and id(here.node) not in without:
                 yield here.node
                 parts = [part for key in sorted(keys) if type(here.node.get(key)) is list for part in here.node[key]]
                 stack += [ResolvedRef(part, here.file) for part in parts]
