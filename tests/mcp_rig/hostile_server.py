@@ -6,11 +6,9 @@ its URL. All attacks are raw bytes, so that no library corrects them.
 
 import json
 import os
-import socketserver
 import sys
 import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 MEGA = 1 << 20
 OBJECT = {"type": "object"}
@@ -208,6 +206,10 @@ def stdio(server):
 
 
 def http(server):
+    # Most tests start one over stdio, for which these would be most of the time.
+    import socketserver
+    from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         disable_nagle_algorithm = True

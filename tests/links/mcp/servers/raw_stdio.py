@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 
@@ -122,6 +121,8 @@ def call(number, params):
             send({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "x" * 50}})
         text(number, "flooded")
     elif name == "child":
+        import subprocess
+
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], stdout=subprocess.DEVNULL)
         text(number, str(child.pid))
     elif name == "pid":
