@@ -4,8 +4,9 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -70,6 +71,21 @@ def chosen_way(request: pytest.FixtureRequest) -> str:
     """The variant for a test with `ways_to_try`; varies between tests, but is stable for each."""
     ways = request.param.split("|")
     return ways[crc32(request.node.nodeid.encode()) % len(ways)]
+
+
+def in_pairs(**choices: Collection[str]) -> pytest.MarkDecorator:
+    """Parameters of which any two values meet in some test; in `make soak`, all that there are.
+
+    For three or more parameters, where a fault needs no more than two of them.
+    """
+    rows = list(product(*choices.values()))
+    if not SOAK:
+        pairs = {row: set(combinations(enumerate(row), 2)) for row in rows}
+        missing, rows = set().union(*pairs.values()), []
+        while missing:
+            rows.append(max(pairs, key=lambda row: len(pairs[row] & missing)))
+            missing -= pairs[rows[-1]]
+    return pytest.mark.parametrize(tuple(choices), rows)
 
 
 @pytest.hookimpl(wrapper=True)

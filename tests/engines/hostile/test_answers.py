@@ -100,20 +100,28 @@ KINDS = (
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("data", [b"<b>Sign in</b>", b'{"a": NaN}', b"\x00\xff\x00", b""])
-def test_another_content_type_than_promised_is_seen(server, make, ask, kind, data):
+def test_another_content_type_than_promised_is_seen(server, make, ask, kind):
     """What comes is handed on as what it is, and said not to be what was promised; or it is an error."""
-    head = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {len(data)}\r\n\r\n".encode("latin-1")
-    server.otherwise = lambda request: send_raw(head + data)
-    warned, strict = (
-        one(ask(make(reading(), server.url, output_check=check), call("get"))) for check in ("warn", "strict")
+    contents = [b"<b>Sign in</b>", b'{"a": NaN}', b"\x00\xff\x00", b""]
+    paths = {f"/{at}": {"get": operation(f"get{at}", responses=PAGE)} for at in range(len(contents))}
+
+    def act(request):
+        data = contents[int(request.path[1:])]
+        head = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {len(data)}\r\n\r\n"
+        return send_raw(head.encode("latin-1") + data)
+
+    server.otherwise = act
+    calls = [call(f"get{at}") for at in range(len(contents))]
+    all_warned, all_strict = (
+        ask(make(specification(paths), server.url, output_check=check), *calls) for check in ("warn", "strict")
     )
-    if warned.is_error:
-        clear(warned, "tool.invalid_output", "tool.execution_error", "tool.unavailable")
-    else:
-        json.dumps(warned.result, allow_nan=False)
-        assert warned.metadata
-    assert strict.is_error
+    for data, warned, strict in zip(contents, all_warned, all_strict, strict=True):
+        if warned.is_error:
+            clear(warned, "tool.invalid_output", "tool.execution_error", "tool.unavailable")
+        else:
+            json.dumps(warned.result, allow_nan=False)
+            assert warned.metadata, data
+        assert strict.is_error, data
 
 
 def test_an_error_page_of_any_size_is_an_excerpt(server, make, ask):

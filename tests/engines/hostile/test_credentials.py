@@ -10,6 +10,7 @@ from urllib.parse import quote, quote_plus
 import pytest
 from links.fake_server import respond, send_raw
 
+from conftest import in_pairs
 from engines.engine_support import SOON, call
 from engines.hostile.hostile_server import DRIPS, HostileServer, clear, one, operation, specification, written
 from toolyard import ConfigError, RESTToolLoader, ToolRegistry, Toolyard
@@ -176,9 +177,7 @@ def _echo(status, where):
     return act
 
 
-@pytest.mark.parametrize("where", ["body", "text", "reason", "headers"])
-@pytest.mark.parametrize("status", [401, 429, 500])
-@pytest.mark.parametrize("kind", SCHEMES)
+@in_pairs(kind=SCHEMES, where=["body", "text", "reason", "headers"], status=[401, 429, 500])
 def test_a_server_that_echoes_the_credential_in_an_error_does_not_make_it_known(server, watched, kind, status, where):
     server.otherwise = _echo(status, where)
     yard = watched(guarded(kind), server.url, auth=auth_of(kind))

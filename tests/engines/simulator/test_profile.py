@@ -9,6 +9,7 @@ import re
 import pytest
 from hypothesis import given, strategies as st
 
+from conftest import in_pairs
 from engines.engine_support import ask, call
 from toolyard import LMToolEngine, RestBinding, Tool, ToolRegistry
 from toolyard.model.bindings import RestBody, RestParameter
@@ -121,9 +122,7 @@ class Family:
 PAGE = an_object(title=TEXT, body=TEXT)
 
 
-@pytest.mark.parametrize("update", UPDATES, ids=lambda update: f"{update[0]} {update[1]}")
-@pytest.mark.parametrize("answered", ENVELOPES)
-@pytest.mark.parametrize("asked", [name for name in ENVELOPES if name != "list of one"])
+@in_pairs(answered=ENVELOPES, asked=[name for name in ENVELOPES if name != "list of one"], update=UPDATES)
 def test_what_is_sent_comes_back_in_whatever_envelopes(asked, answered, update):
     shown = an_object(id=WHOLE, title=TEXT, body=TEXT)
     family = Family(PAGE, shown, asked=ENVELOPES[asked], answered=ENVELOPES[answered], update=update)
