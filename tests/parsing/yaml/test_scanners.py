@@ -187,7 +187,8 @@ from toolyard.model.errors import MalformedSource
 from toolyard.parsing import parse_yaml
 
 def texts():
-    for count in (300, 3000, 30000):
+    # Beyond the interpreter's limit of recursion, and far beyond.
+    for count in (1500, 30000):
         for unit in DEEP_UNITS:
             yield unit * count
             yield "|\\n \\tx\\n" + unit * count
