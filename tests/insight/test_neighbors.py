@@ -76,7 +76,8 @@ def test_as_a_mapping_it_is_of_the_documented_form():
 def test_blocks_do_not_change_what_is_found(monkeypatch):
     whole = found(90, GRID)
     monkeypatch.setattr(neighbors, "AT_ONCE", 700)
-    assert [found(90, GRID).near(place) for place in range(90)] == [whole.near(place) for place in range(90)]
+    in_blocks = found(90, GRID)
+    assert [in_blocks.near(place) for place in range(90)] == [whole.near(place) for place in range(90)]
 
 
 def test_one_tool_and_none_have_no_neighbors():
