@@ -164,6 +164,15 @@ def test_required_and_optional_parameters_in_two_lists_are_one_schema():
     }
 
 
+@pytest.mark.parametrize("optional", [[], [{"name": "kind", "type": "STRING"}]])
+def test_two_lists_that_describe_parameters_count_more_than_the_schema_of_the_result_beside_them(optional):
+    entry = {"name": "stays", "required_parameters": [], "optional_parameters": optional, "schema": SCHEMA}
+    tool, _ = read(entry)
+    assert (tool.parameters, tool.metadata) == ([{"required": False, **item} for item in optional], {"schema": SCHEMA})
+    named, _ = read({**entry, "required_parameters": ["a"], "optional_parameters": []})
+    assert named.parameters == SCHEMA
+
+
 def test_properties_beside_the_name_are_the_parameters():
     tool, _ = read({"name": "t", "type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]})
     assert (tool.parameters, tool.metadata) == ({**SCHEMA, "required": ["a"]}, {})

@@ -258,12 +258,15 @@ def read_input(entry: Mapping[str, Any], changes: list[Change]) -> tuple[Any, se
     found = None if any(entry.get(key) for key in _INPUT_KEYS) else _join_locations(entry, changes)
     if found is not None:
         return found
-    schema, used = _read_schema(entry, _INPUT_KEYS, _is_input_key, changes)
+    halves = [(key, match) for key in entry if (match := _REQUIRED_OR_OPTIONAL.fullmatch(_fold_key(key)))]
+    listed = bool(halves) and all(isinstance(entry[key], list) for key, _ in halves)
+    # ToolBench has the schema of the result under `schema`, beside two lists that describe the parameters.
+    described = listed and all(isinstance(item, dict) for key, _ in halves for item in entry[key])
+    schema, used = _read_schema(entry, _INPUT_KEYS, (lambda _: False) if described else _is_input_key, changes)
     if schema:
         schema, more = _add_required(entry, schema, changes)
         return schema, used | more
-    halves = [(key, match) for key in entry if (match := _REQUIRED_OR_OPTIONAL.fullmatch(_fold_key(key)))]
-    if halves and all(isinstance(entry[key], list) for key, _ in halves):
+    if listed:
         changes.extend(Change(f"/{key}", f"{key!r} read as part of 'parameters'") for key, _ in halves)
         items = [_flag_required(item, match[1] != "optional") for key, match in halves for item in entry[key]]
         return items, used | {key for key, _ in halves}
