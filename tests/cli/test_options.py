@@ -65,6 +65,15 @@ def test_a_tool_of_a_file_is_named_in_one_word(capsys):
     assert answer(capsys, "call", "mine.py::default::add", '{"a": 1, "b": 2}')[1]["result"] == 3
 
 
+def test_a_part_of_a_python_file_is_named_like_the_file(capsys, folder):
+    (folder / "parts.py").write_text("class Desk:\n    def ring(self) -> int:\n        return 3\n\ndef other(): ...\n")
+    assert [tool["name"] for tool in answer(capsys, "tools", "parts.py:Desk")[1]] == ["default::ring"]
+    assert answer(capsys, "call", "parts.py:Desk::ring")[1]["result"] == 3
+    assert answer(capsys, "call", "-c", "parts.py:Desk", "ring")[1]["result"] == 3
+    assert run(["tools", "parts.py:Dsk"]) == 2
+    assert "no attribute 'Dsk'; did you mean 'Desk'?" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("verb", ["call", "show"])
 def test_a_single_colon_between_file_and_tool_is_told_of(capsys, verb):
     assert run([verb, "mine.py:add"]) == 2

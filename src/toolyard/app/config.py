@@ -213,7 +213,7 @@ def read_anything(config: ConfigLike, *, env: Mapping[str, str] | None = None) -
     if isinstance(config, Mapping):
         return read_config(config, base=Path(), env=env)
     path = Path(expand_place(config, "config"))
-    if path.suffix == ".py":
+    if path.suffix == ".py" or ".py:" in path.name:  # a file, or a part of one
         return Config(where=str(path), base=Path(), loaders=[PluginEntry("python", {"target": str(path)}, str(path))])
     document = read_config_file(path) if _may_be_config(path) else None
     if not is_config(document) or recognise_document(document) is not None:

@@ -99,9 +99,9 @@ def name_file(app: App, arguments: Sequence[str]) -> list[str]:
     if len(own) > files:
         path, mark, name = path.partition(TOOL_NAMESPACE_SEP)
         file, _, meant = path.rpartition(":")
-        if meant and Path(file).suffix.lower() in _SUFFIXES and Path(file).is_file():
+        if meant and not mark and Path(file).suffix.lower() in _SUFFIXES and Path(file).is_file():
             raise ConfigError(f"{path}: a tool of a file is written with two colons, {file}{TOOL_NAMESPACE_SEP}{meant}")
-        if Path(path).suffix.lower() not in _SUFFIXES or not (mark or len(places) > 1 or Path(path).is_file()):
+        if Path(file or path).suffix.lower() not in _SUFFIXES or not (mark or len(places) > 1 or Path(path).is_file()):
             return list(arguments)
     rest[places[0] : places[0] + 1] = [name] if mark else []
     return [*verb, _OPTION, path, *rest]
