@@ -74,6 +74,13 @@ def test_a_part_of_a_python_file_is_named_like_the_file(capsys, folder):
     assert "no attribute 'Dsk'; did you mean 'Desk'?" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("verb", [("tools",), ("call", "add", "a=1", "b=2"), ("session", "list")], ids=" ".join)
+def test_a_missing_file_of_the_environment_is_told_with_the_variable(capsys, monkeypatch, verb):
+    monkeypatch.setenv("TOOLYARD_CONFIG", "gone.yaml")
+    assert run([*verb]) == 2
+    assert "TOOLYARD_CONFIG: gone.yaml: no such file" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("verb", ["call", "show"])
 def test_a_single_colon_between_file_and_tool_is_told_of(capsys, verb):
     assert run([verb, "mine.py:add"]) == 2

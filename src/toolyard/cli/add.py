@@ -72,7 +72,7 @@ def add(
         client's mcpServers file; a Python module; or the command that starts an MCP server:
         `toolyard add -- npx -y @modelcontextprotocol/server-memory`.
     """
-    text, path, known = _read_known(config := into or config_path(None) or DEFAULT_CONFIG)
+    text, path, known = _read_known(config := into or config_path(None, must_exist=False) or DEFAULT_CONFIG)
     extra = dict(_split_option(word) for word in option)
     candidates = list(_list_candidates(what, config.parent))
     if token_env is not None:

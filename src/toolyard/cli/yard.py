@@ -17,7 +17,7 @@ from toolyard.calls.policy import Approver, Policy
 from toolyard.cli.options import DEFAULT_CONFIG
 from toolyard.cli.output import NotFoundError, counted, describe_missing, warn, working, write_command
 from toolyard.engines.python import PythonToolEngine
-from toolyard.model.errors import UnknownSessionError
+from toolyard.model.errors import ConfigError, UnknownSessionError
 from toolyard.model.report import LoadReport
 from toolyard.registry import ToolRegistry
 from toolyard.sessions.sessions import Sessions
@@ -31,9 +31,13 @@ def read_named(config: Path | None) -> tuple[Path | None, Config]:
     return path, Config(where="", base=Path(), loaders=[]) if path is None else read_anything(path)
 
 
-def config_path(config: Path | None) -> Path | None:
+def config_path(config: Path | None, *, must_exist: bool = True) -> Path | None:
     """The given file, that of the environment, or that in the current folder; None for the enabled domains."""
-    path = config or (Path(os.environ["TOOLYARD_CONFIG"]) if os.environ.get("TOOLYARD_CONFIG") else None)
+    path = config
+    if config is None and (named := os.environ.get("TOOLYARD_CONFIG")):
+        path = Path(named)
+        if must_exist and not path.exists() and ".py:" not in path.name:
+            raise ConfigError(f"TOOLYARD_CONFIG: {named}: no such file; name one with -c, or unset the variable")
     return DEFAULT_CONFIG if path is None and DEFAULT_CONFIG.is_file() else path
 
 
