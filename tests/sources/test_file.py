@@ -189,6 +189,8 @@ def test_a_directory_and_a_file_over_the_limit_are_refused(tmp_path):
     (tmp_path / "dir.json").mkdir()
     with pytest.raises((MalformedSource, SourceUnavailable), match=r"dir\.json"):
         FileToolLoader(tmp_path / "dir.json").load()
+    with pytest.raises(MalformedSource, match="this is a directory; name a file"):
+        FileToolLoader(tmp_path).load()
     path = tmp_path / "large.json"
     path.write_text("[" + " " * 2_000 + "]")
     with pytest.raises(MalformedSource, match="1,000 bytes"):

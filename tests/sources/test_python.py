@@ -321,6 +321,12 @@ def test_a_file_without_its_ending_is_told_how_files_are_written():
         load("my_own_tools")
 
 
+@pytest.mark.parametrize("target", [".", "./tools", "../tools", "./tools:Drawer"])
+def test_a_path_that_is_no_python_file_is_told_what_a_target_is(target):
+    with pytest.raises(SourceUnavailable, match=r"is no module; a file is written with its ending, \.py; a folder"):
+        load(target)
+
+
 def test_a_class_without_a_decorated_method_gives_its_own_public_methods():
     class Desk(types.SimpleNamespace):
         @property

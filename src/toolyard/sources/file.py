@@ -18,6 +18,7 @@ list of definitions in the document is read, whatever its key. What surrounds su
 
 from __future__ import annotations
 
+import os.path
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -100,7 +101,7 @@ class FileToolLoader(ToolLoader):
         suffix = self.path.suffix.lower()
         if suffix in _TABLES:
             raise ConfigError(f"{self.path}: {explain_table()}")
-        if suffix not in _YAML | _JSON | _JSON_LINES:
+        if suffix not in _YAML | _JSON | _JSON_LINES and not os.path.isdir(self.path):
             raise ConfigError(f"{self.path}: unknown catalog format {suffix!r}; use .yaml, .yml, .json or .jsonl")
         self._suffix = suffix
         self._located = 0

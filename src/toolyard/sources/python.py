@@ -125,6 +125,10 @@ def _import_target(path: str, source: str) -> Any:
     if (file := _FILE.fullmatch(path)) is not None:
         return _find_attribute(_run_file(Path(file[1]), source), file[2].strip(":"), source)
     module_path, _, attribute = path.partition(":")
+    if module_path.startswith("."):
+        raise SourceUnavailable(
+            f"{source}: is no module; a file is written with its ending, .py; a folder of scripts has the type scripts"
+        )
     try:
         found: Any = _import_longest(module_path)
     except (ImportError, AttributeError) as error:
