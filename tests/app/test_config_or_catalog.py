@@ -17,6 +17,7 @@ SOURCES = [{"type": "file", "path": "x.yaml"}]
         {"tools": []},
         {"tools": [{"typ": "python", "target": "x.py"}]},
         {"tools": "my_tools.py"},
+        {"tools": None},
         {"tools": ["my_tools.py"]},
         {"tools": ["my_tools.py", *SOURCES]},
         {"tools": [*SOURCES, {"path": "y.yaml"}]},

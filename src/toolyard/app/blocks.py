@@ -232,7 +232,7 @@ def _is_tools(key: Any, value: Any) -> bool:
         meant = not value or any(_is_path(item) for item in value) if exact else False
         return (meant or any(map(_is_source, value))) and not any(map(_is_definition, value))
     if not isinstance(value, dict):
-        return exact and _is_path(value)
+        return exact and (value is None or _is_path(value))
     if any(_resembles_key(inner, TOOLS_KEYS) and not _is_definition(item) for inner, item in value.items()):
         return True
     # In a catalog this would map names to definitions.
