@@ -5,7 +5,9 @@ from urllib.parse import parse_qsl, urlencode
 
 import pytest
 from hypothesis import given, strategies as st
+from pydantic import Base64Bytes
 
+from toolyard import ToolRegistry, function_tool
 from toolyard.schema.subschemas import References
 from toolyard.serving.console.form import (
     MAX_FIELDS,
@@ -294,3 +296,13 @@ def test_a_control_for_json_shows_the_shape_and_one_for_bytes_is_told_apart():
     )
     assert '"sku": ""' in lines.placeholder and lines.shown == ""
     assert file.base64 and "bytes, as base64" in file.rules and not text.base64
+
+
+def test_bytes_that_a_function_takes_as_text_are_not_called_base64():
+    def store(plain: bytes, coded: Base64Bytes) -> list[str]:
+        return [plain.decode(), coded.decode()]
+
+    tool = function_tool(store, namespace="a")
+    [plain, coded] = make_fields(tool.parameters)
+    assert (plain.base64, coded.base64) == (False, True)
+    assert ToolRegistry([tool]).dispatch("a::store", {"plain": "aGk=", "coded": "aGk="}) == ["aGk=", "hi"]

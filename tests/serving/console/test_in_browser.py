@@ -216,7 +216,7 @@ def test_every_form_works_without_script(browser, url):
 
 
 def test_bytes_are_read_from_a_file(page):
-    schema = {"type": "object", "properties": {"image": {"type": "string", "format": "binary"}}}
+    schema = {"type": "object", "properties": {"image": {"type": "string", "format": "base64"}}}
     tool = function_tool(lambda image: len(image), namespace="a", name="b", parameters=schema)
     with serve_app(app_of(service_of([tool]))) as url:
         page.goto(f"{url}/console/tools/a::b")

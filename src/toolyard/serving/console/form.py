@@ -277,7 +277,7 @@ def _show_date(kind: Kind, default: str) -> tuple[Kind, str]:
 
 
 def _is_base64(core: Schema) -> bool:
-    return core.get("contentEncoding") == "base64" or core.get("format") in ("binary", "byte")
+    return core.get("contentEncoding") == "base64" or core.get("format") in ("byte", "base64")
 
 
 def _find_placeholder(kind: Kind, example: Any) -> str:
