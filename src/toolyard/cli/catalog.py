@@ -230,7 +230,8 @@ def search(
         policy = _read_policy(options)
         where = None if policy.trivial else lambda tool: not policy.always_denies(tool, None)
         words = {"namespace": namespace or None, "tags": tag or None, "where": where, "threshold": threshold}
-        found = registry.searcher.search(registry.snapshot, query, k, **words)
+        with working("searching"):
+            found = registry.searcher.search(registry.snapshot, query, k, **words)
     if found.note:
         warn(found.note)
     if options.json:
