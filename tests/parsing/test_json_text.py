@@ -85,6 +85,7 @@ def test_long_integers_stay_exact(digits: int) -> None:
         ('["\\ud800"]', "1:3", "half of a surrogate pair"),
         ('["x\\ude00\\ud83d"]', "1:4", "half of a surrogate pair"),
         ("[1] x", "1:5", "one value"),
+        ('{"name": "a"}\n{"name": "b"}\n', "2:1", "one a line is JSONL, a .jsonl file"),
         ("{'a': 1}", "1:2", "double quotes"),
         ("[1, // c\n2]", "1:5", "no comments"),
         ("[True]", "1:2", "write true"),

@@ -149,7 +149,7 @@ _REMEDIES = {
     "Expecting property name enclosed in double quotes": "expected a key in double quotes here",
     "Expecting ',' delimiter": "expected ',' or the closing bracket here",
     "Expecting ':' delimiter": "expected ':' after the key",
-    "Extra data": "the value ends before this; a JSON text holds one value (one a line is JSONL)",
+    "Extra data": "the value ends before this; a JSON text holds one value (one a line is JSONL, a .jsonl file)",
     "Illegal trailing comma before end of object": "a comma before the closing bracket must go",
     "Illegal trailing comma before end of array": "a comma before the closing bracket must go",
     "Unterminated string starting at": "the string that starts here never ends; add its closing quote",
