@@ -67,7 +67,7 @@ async def test_retries_end():
             with pytest.raises(Unavailable) as caught:
                 await client.complete(question(client))
     assert len(server.asked) == 3 and len(slept) == 2
-    assert str(caught.value) == f"{server.url} answered 503: no GPU for ***"
+    assert str(caught.value) == f"{server.url} answered 503: no GPU for [redacted]"
 
 
 async def test_a_pause_past_the_deadline_is_not_begun_and_told_to_the_caller():
@@ -91,9 +91,18 @@ async def test_a_refusal_is_not_repeated_and_shows_no_secret(status, hint):
                 await client.complete(question(client))
     info = caught.value.info
     assert len(server.asked) == 1
-    assert info.message.endswith(f"answered {status}: bad key ***")
+    assert info.message.endswith(f"answered {status}: bad key [redacted]")
     assert (info.effect, info.retryable) == ("none", False)
     assert hint is None or hint in info.hint
+
+
+async def test_a_placeholder_for_a_key_does_not_garble_what_the_server_said():
+    said = "the key k is unknown, and so is sk-1234567890"
+    with ModelServer((401, {}, {"error": {"message": said}})) as server:
+        client, _ = client_of(server, api_key="k")
+        async with client:
+            with pytest.raises(ToolFailed, match=r"the key k is unknown, and so is \[redacted\]$"):
+                await client.complete(question(client))
 
 
 async def test_one_request_may_take_so_long_and_a_late_one_is_not_repeated():

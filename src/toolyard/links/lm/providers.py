@@ -28,6 +28,7 @@ from toolyard.model.bases import Closing
 from toolyard.model.errors import CallError, CallTimeout, ConfigError, MalformedSource, ToolFailed, Unavailable
 from toolyard.parsing import parse_json
 from toolyard.plugins import require_extra
+from toolyard.words.redactor import Redactor
 
 
 class ProviderWire(ABC):
@@ -223,7 +224,7 @@ class HttpBackend:
         target = read_url(config.base_url)
         self._origin = target.origin
         self._named = (with_port(target.host, target.port),)
-        self._secrets = config.secrets
+        self._redactor = Redactor(config.secrets)
         self._headers = (("content-type", "application/json"), *wire.headers, *config.headers)
         self._credential: Credential | None = None
         if config.api_key is not None:
@@ -280,9 +281,7 @@ class HttpBackend:
                 value = value[key]
         if not isinstance(value, str):
             return ""
-        for secret in self._secrets:
-            value = value.replace(secret, "***")
-        line = " ".join(value.split())
+        line = " ".join(self._redactor.text(value).split())
         return line if len(line) <= _SAID else f"{line[:_SAID]}..."
 
 
