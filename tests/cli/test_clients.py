@@ -190,6 +190,16 @@ def test_what_is_no_file_need_not_be_there_yet(source, home):
     assert run(["install", "cursor", "later.yaml"]) == 0
 
 
+def test_a_part_of_a_python_file_is_installed(home):
+    Path("parts.py").write_text("class Desk:\n    def ring(self) -> int:\n        return 3\n")
+    assert run(["install", "cursor", "parts.py:Desk"]) == 0
+    assert str(Path("parts.py:Desk").absolute()) in place_of("cursor", home).read_text()
+    assert run(["install", "cursor", "gone.py:Desk"]) == 2
+    for target, status in (("parts.py:Desk", 0), ("gone.py:Desk", 2)):
+        Path("whole.yaml").write_text(f"tools: [{{type: python, target: '{target}'}}]")
+        assert run(["install", "cursor", "whole.yaml", "--name", "whole"]) == status
+
+
 def test_where_the_old_text_is_kept_is_said(home, capsys):
     place = hold("cursor", home, "{}")
     assert run(["install", "cursor", "yard.yaml"]) == 0

@@ -38,6 +38,7 @@ from toolyard.model.json_schema import json_type
 from toolyard.model.names import find_similar, suggest
 from toolyard.model.report import LoadReport, SourceReport
 from toolyard.parsing import parse_json, parse_yaml, read_bytes
+from toolyard.parsing.files import file_of
 from toolyard.plugins import SESSION_STORES, parameters_of
 from toolyard.schema.options import (
     VARIABLE,
@@ -213,7 +214,7 @@ def read_anything(config: ConfigLike, *, env: Mapping[str, str] | None = None) -
     if isinstance(config, Mapping):
         return read_config(config, base=Path(), env=env)
     path = Path(expand_place(config, "config"))
-    if path.suffix == ".py" or ".py:" in path.name:  # a file, or a part of one
+    if file_of(path).suffix == ".py":
         return Config(where=str(path), base=Path(), loaders=[PluginEntry("python", {"target": str(path)}, str(path))])
     document = read_config_file(path) if _may_be_config(path) else None
     if not is_config(document) or recognise_document(document) is not None:

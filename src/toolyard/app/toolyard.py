@@ -33,6 +33,7 @@ from toolyard.model.errors import ConfigError, DefinitionError, PluginError
 from toolyard.model.names import find_similar, glob_matcher, suggest
 from toolyard.model.report import LoadReport
 from toolyard.model.tool import Tool
+from toolyard.parsing.files import file_of
 from toolyard.plugins import (
     ENGINES,
     ENRICHMENTS,
@@ -187,7 +188,7 @@ def _check_files(entry: PluginEntry, base: Path) -> None:
         name for name, option in plugin_options(cls).items() if option.required and option.type.extra_value("locate")
     ]
     for name in located:
-        place = Path(str(read.get(name, "")))
+        place = file_of(Path(str(read.get(name, ""))))
         if place.is_absolute() and not place.exists():
             raise ConfigError(f"{entry.where}.{name}: there is no {place}")
 

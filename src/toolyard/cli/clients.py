@@ -20,7 +20,7 @@ from toolyard.cli.options import OUTPUT, VerbOptions
 from toolyard.cli.output import NotFoundError, print_json, print_text, warn
 from toolyard.cli.yard import config_path
 from toolyard.model.errors import ConfigError
-from toolyard.parsing.files import read_text, replace_file
+from toolyard.parsing.files import file_of, read_text, replace_file
 from toolyard.parsing.text_edits import JSONC, TOML, TextFormat, erase_value, find_value, write_value
 from toolyard.schema.options import VARIABLE
 
@@ -179,7 +179,7 @@ def _make_entry(client: Client, config: Path | None, env: dict[str, str]) -> dic
 
     if config is None:
         raise ConfigError("name a config, catalog or Python file; `toolyard init` makes one to begin with")
-    if not config.is_file():
+    if not file_of(config).is_file():
         raise ConfigError(f"{config}: no such file here; `toolyard init` makes a config to begin with")
     read = read_anything(config, env={**os.environ, **env})
     check_config(read)
@@ -196,7 +196,7 @@ def _make_entry(client: Client, config: Path | None, env: dict[str, str]) -> dic
 
 def _list_variables(config: Path) -> set[str]:
     """Variables without a default in a config."""
-    document = None if config.suffix == ".py" else read_config_file(config)
+    document = None if file_of(config).suffix == ".py" else read_config_file(config)
     text = json.dumps(document, ensure_ascii=False) if is_config(document) else ""
     return {match[1] for match in VARIABLE.finditer(text) if match[2] is None}
 

@@ -19,6 +19,7 @@ from toolyard.cli.output import NotFoundError, counted, describe_missing, warn, 
 from toolyard.engines.python import PythonToolEngine
 from toolyard.model.errors import ConfigError, UnknownSessionError
 from toolyard.model.report import LoadReport
+from toolyard.parsing.files import file_of
 from toolyard.registry import ToolRegistry
 from toolyard.sessions.sessions import Sessions
 from toolyard.sessions.store.sql import SessionStore
@@ -36,7 +37,7 @@ def config_path(config: Path | None, *, must_exist: bool = True) -> Path | None:
     path = config
     if config is None and (named := os.environ.get("TOOLYARD_CONFIG")):
         path = Path(named)
-        if must_exist and not path.exists() and ".py:" not in path.name:
+        if must_exist and not os.path.exists(file_of(path)):
             raise ConfigError(f"TOOLYARD_CONFIG: {named}: no such file; name one with -c, or unset the variable")
     return DEFAULT_CONFIG if path is None and DEFAULT_CONFIG.is_file() else path
 

@@ -81,6 +81,12 @@ def read_at_most(descriptor: int, most: int, *, expected: int = 0) -> bytes:
     return b"".join(parts)
 
 
+def file_of(path: Path) -> Path:
+    """The file that the path names, or of which it names a part: `tools.py:Shop`."""
+    name, part, _ = path.name.partition(".py:")
+    return path.with_name(f"{name}.py") if part else path
+
+
 def name_file_kind(mode: int) -> str:
     """A description of a file that is not a regular file, from its `st_mode`."""
     return next((name for test, name in _KINDS if test(mode)), "no regular file")
