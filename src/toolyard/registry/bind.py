@@ -23,7 +23,7 @@ from toolyard.schema.coerce import Coercion, coerce, convert_integral_floats
 from toolyard.schema.compile import QUICK_BYTES
 from toolyard.schema.violations import MAX_VIOLATIONS, Misfit, Violation, describe
 
-_has_integral = re.compile(rb"\.0+(?![0-9])|[0-9][eE]").search
+_has_integral = re.compile(rb"[0-9](?:\.0+(?![0-9])|[eE])").search
 """Whether JSON text may contain a float with an integral value, such as 3.0 or 1e16."""
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
