@@ -47,7 +47,6 @@ LEAVES = frozenset({str, int, float, bool, type(None)})
 """Types that hold no other values."""
 _FEW = 64
 """Most dicts and lists in a small value; also bounds its depth."""
-_SHORT = 16
 _PLAIN = LEAVES | {dict, list}
 _PLAIN_VALUES = 1_000_000
 """Most values that the plain check visits, where shared ones are visited once per reference."""
@@ -116,11 +115,10 @@ def is_small(value: Any) -> bool:
             return kind in LEAVES
         if len(inside) >= _MANY:
             return False
-        # In a short one, collecting the containers costs no more than checking that there are none.
-        if len(inside) < _SHORT or not LEAVES.issuperset(map(type, inside)):
+        if not LEAVES.issuperset(map(type, inside)):
             found += [child for child in inside if type(child) not in LEAVES]
-        if len(found) > _FEW:
-            return False
+            if len(found) > _FEW:
+                return False
     return True
 
 
