@@ -36,7 +36,7 @@ from toolyard.calls.budgets import count_calls
 from toolyard.calls.call_path import CallPath, CallPlan, CallPlans, ScopedPlans
 from toolyard.calls.invocation import Invocation
 from toolyard.calls.policy import Policy
-from toolyard.calls.recording import announce_call, close_call, commit_entry, stamp_entry, stop_call, store_entry
+from toolyard.calls.recording import announce_call, commit_entry, stamp_entry, stop_call, store_entry
 from toolyard.calls.result import check_writable, failure_result, make_result
 from toolyard.calls.tracer import CallTrace
 from toolyard.calls.waits import (
@@ -218,9 +218,11 @@ def call_flow(path: CallPath, plans: CallPlans | ScopedPlans, batch: Batch, sess
     try:
         bound = _bind_call(path.policy, plans, batch, session, call, batch.on_loop)
         bound = bound or (yield offload(path.threads, _bind_off_loop, path.policy, plans, batch, session, call))
+        if trace is not None:
+            trace.begin(bound, plans.snapshot.generation)
         plan = plans.get(bound.prepared)
-        if plan is None or trace is not None or batch.definitions is not None or (plan.is_async and not batch.on_loop):
-            plan = _plan_call(path.policy, plans, batch, bound, trace)
+        if plan is None or batch.definitions is not None or (plan.is_async and not batch.on_loop):
+            plan = _plan_call(path.policy, plans, batch, bound)
         if path.policy is not None and (asked := _check_policy(path, path.policy, batch, session, bound)):
             call, plan = yield from require_approval(call_flow, path, plans, batch, session, call, asked, trace)
         invocation = _make_invocation(plan, batch, session, call, bound, trace)
@@ -241,11 +243,8 @@ def call_flow(path: CallPath, plans: CallPlans | ScopedPlans, batch: Batch, sess
             batch.leave_behind(invocation)
         elif type(error) is Held:
             return _end_held(result, trace)
-    except GeneratorExit:
-        close_call(path, batch, session, invocation, trace)
-        raise
-    except BaseException:
-        yield from stop_call(path, batch, session, invocation, trace)
+    except BaseException as error:
+        yield from stop_call(path, batch, session, invocation, trace, error)
         raise
     if session.durable and not session.is_over:
         cancelled = yield from store_entry(path, batch, session, (result, entry, changes), invocation, trace)
@@ -317,11 +316,7 @@ def _bind_call(
         return None
 
 
-def _plan_call(
-    policy: Policy | None, plans: CallPlans | ScopedPlans, batch: Batch, bound: Bound, trace: CallTrace | None
-) -> CallPlan:
-    if trace is not None:
-        trace.begin(bound.tool, bound, plans.snapshot.generation)
+def _plan_call(policy: Policy | None, plans: CallPlans | ScopedPlans, batch: Batch, bound: Bound) -> CallPlan:
     if batch.definitions is not None and not (policy and policy.always_denies(bound.tool, batch.keys or ())):
         # A tool that is always denied is never listed, so the caller cannot know its definition: deny, not "stale".
         check_known(bound.tool, batch.definitions)

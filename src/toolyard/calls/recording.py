@@ -93,9 +93,17 @@ def _interruption(batch: Batch, invocation: Invocation) -> bytes:
 
 
 def stop_call(
-    path: CallPath, batch: Batch, session: Session, invocation: Invocation | None, trace: CallTrace | None
+    path: CallPath,
+    batch: Batch,
+    session: Session,
+    invocation: Invocation | None,
+    trace: CallTrace | None,
+    error: BaseException,
 ) -> Flow:
     """Record a call that is cancelled or interrupted: an entry if it began, else the withdrawal of its intent."""
+    if isinstance(error, GeneratorExit):
+        _close_call(path, batch, session, invocation, trace)
+        return
     begun = invocation is not None and invocation.begun
     if batch.claim is not None:
         yield from settle_claim(path, batch, session, None, begun=begun)
@@ -115,7 +123,7 @@ def stop_call(
     _cut_trace(trace, invocation)
 
 
-def close_call(
+def _close_call(
     path: CallPath, batch: Batch, session: Session, invocation: Invocation | None, trace: CallTrace | None
 ) -> None:
     """Clean up after the flow was closed, when it can no longer wait. A store still has the intent of a begun call."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Iterable
 from operator import sub
 from pathlib import Path
+from time import perf_counter, time as wall_time
+from types import SimpleNamespace
 from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
 import msgspec
@@ -99,6 +100,9 @@ class SpanSink(Sink, Protocol):
 
 _MISSED: Any = object()
 _UNKNOWN = ("", None, None, None)
+_NOT_MADE = SimpleNamespace(engine_name=None, attempt=1, result_bytes=None, printed=None, notes=None)
+"""In place of the invocation of a call that got none."""
+_NO_FAILURE = SimpleNamespace(code=None, message=None, effect=None)
 
 
 class Tracer:
@@ -126,6 +130,8 @@ class Tracer:
         self._redactor = Redactor() if redactor is None else redactor
         self._named = list(zip(_name_sinks(self.sinks), self.sinks, strict=True))
         self._spans = [(name, sink) for name, sink in self._named if isinstance(sink, SpanSink)]
+        # Contexts are nested, so the one begun last ends first.
+        self._innermost_first = list(enumerate(self._spans))[::-1]
         self._plain = [(name, sink) for name, sink in self._named if not isinstance(sink, SpanSink)]
         self._unstored = [(name, sink) for name, sink in self._plain if sink is not journal]
         self._failures: dict[str, int] = {}
@@ -203,9 +209,7 @@ class Tracer:
         `stored`: the event came from `write_rows`, and the store has its rows.
         """
         told = event if stored else self._redact_event(event)
-        # In reverse order, since contexts are nested.
-        for index in range(len(self._spans) - 1, -1, -1):
-            name, sink = self._spans[index]
+        for index, (name, sink) in self._innermost_first:
             if token is None:
                 self._ask(name, sink, "emit", told)
             elif token[index] is not _MISSED:
@@ -227,8 +231,8 @@ class Tracer:
             return _MISSED
 
     def _redact_event(self, event: CallEvent) -> CallEvent:
-        told_nothing = event.arguments is UNSET and event.result is UNSET and event.notes is None
-        if told_nothing and event.error is event.stdout is event.stderr is None is not event.definition_hash:
+        told = event.error or event.stdout or event.stderr or event.notes
+        if not told and event.definition_hash is not None and event.arguments is event.result is UNSET:
             return event
         changes: dict[str, Any] = {}
         for field in ("error", "stdout", "stderr", "notes"):
@@ -277,127 +281,123 @@ def _name_sinks(sinks: Iterable[Sink]) -> list[str]:
     return names
 
 
-class CallTrace:
+class CallTrace(msgspec.Struct, eq=False):
     """Collects the facts of one call for the tracer; created only if there are sinks."""
 
-    __slots__ = (
-        *("_began", "_bound", "_call", "_generation", "_marks", "_mode", "_request_id", "_session", "_stored", "_time"),
-        *("_token", "_tracer", "approval", "number"),
-    )
+    tracer: Tracer
+    session: Session
+    call: ToolCall
+    mode: Mode
+    request_id: str | None = None
+    approval: str | None = None
+    """Id of the approval that the call runs with, or waits for."""
+    number: int | None = None
+    """Number of the call in the journal, if there is one."""
+    bound: Bound | None = None
+    generation: int = 0
+    token: list[object] | None = None
+    """What the tracer returned when the call began."""
+    stored: CallEvent | None = None
+    """The event whose rows were written with the entry of the call."""
+    marks: dict[str, float] = {}
+    """When each step but the last ended, for the journal."""
+    time: float = msgspec.field(default_factory=wall_time)
+    began: float = msgspec.field(default_factory=perf_counter)
 
-    def __init__(
-        self,
-        tracer: Tracer,
-        session: Session,
-        call: ToolCall,
-        mode: Mode,
-        request_id: str | None = None,
-    ) -> None:
-        self._tracer = tracer
-        self._session = session
-        self._call = call
-        self._mode = mode
-        self._request_id = request_id
-        self._bound: Bound | None = None
-        self._token: list[object] | None = None
-        self._generation = 0
-        self.approval: str | None = None
-        """Id of the approval that the call runs with, or waits for."""
-        self.number = None if tracer.journal is None else new_call_number()
-        """Number of the call in the journal, if there is one."""
-        self._stored: CallEvent | None = None
-        self._marks: dict[str, float] = {}
-        """When each step but the last ended, for the journal."""
-        self._time = time.time()
-        self._began = time.perf_counter()
+    def __post_init__(self) -> None:
+        if self.tracer.journal is not None:
+            self.number = new_call_number()
 
     def end_step(self, step: Literal["bind", "policy", "run"]) -> None:
         """Record the end of a step; if called again for a step, the last time counts."""
         if self.number is not None:
-            self._marks[step] = time.perf_counter()
+            self.marks[step] = perf_counter()
 
     def take_answer(self, value: Any) -> Any:
         """Record the end of the run; returns the value unchanged."""
         self.end_step("run")
         return value
 
-    def begin(self, tool: Tool, bound: Bound, generation: int) -> None:
+    def begin(self, bound: Bound, generation: int) -> None:
         """Call once the tool is known: opens spans, so that spans created by the tool become their children."""
         self.end_step("bind")
-        self._bound = bound
-        self._generation = generation
+        self.bound, self.generation = bound, generation
         if self.number is not None:
-            self._tracer.announce(self.number, tool, self._session, self._mode)
-        self._token = self._tracer.begin(tool, self._call, self._session.key.session_id, self._mode)
+            self.tracer.announce(self.number, bound.tool, self.session, self.mode)
+        self.token = self.tracer.begin(bound.tool, self.call, self.session.key.session_id, self.mode)
 
     def restart(self) -> None:
         """Measure the duration from now, so that it does not include the wait for a person."""
-        self._time, self._began = time.time(), time.perf_counter()
+        self.time, self.began = wall_time(), perf_counter()
 
     def add_rows(self, write: Append, invocation: Invocation | None, result: ToolResult) -> Append:
         """Add the journal's rows of the finished call to the write of its entry. Call `end` after the write."""
         if self.number is None:
             return write
-        event, rows = self._tracer.write_rows(self._make_event(invocation, result, write.seq))
+        event, rows = self.tracer.write_rows(self._make_event(invocation, result, write.seq))
         if rows is None:
             return write
-        self._stored = event
+        self.stored = event
         return msgspec.structs.replace(write, rows=rows)
 
     def end(self, invocation: Invocation | None, result: ToolResult) -> None:
         """Send the record of the call to the sinks."""
-        if self._stored is not None:
-            self._tracer.end(self._token, self._stored, stored=True)
+        if self.stored is not None:
+            self.tracer.end(self.token, self.stored, stored=True)
         else:
-            seq = 0 if self._session.is_alone else len(self._session.history)
-            self._tracer.end(self._token, self._make_event(invocation, result, seq))
+            seq = 0 if self.session.is_alone else len(self.session.history)
+            self.tracer.end(self.token, self._make_event(invocation, result, seq))
 
     def _make_event(self, invocation: Invocation | None, result: ToolResult, seq: int) -> CallEvent:
-        points = (self._began, *self._marks.values(), time.perf_counter())
-        latency = points[-1] - self._began
-        info, bound, key = result.error_info, self._bound, self._session.key
+        now, bound, call, key = perf_counter(), self.bound, self.call, self.session.key
         name, definition, version, effects = _UNKNOWN if bound is None else bound.prepared.identity
-        stdout, stderr = (None if invocation is None else invocation.printed) or (None, None)
+        made: Any = invocation or _NOT_MADE
+        failure: Any = result.error_info or _NO_FAILURE
+        stdout, stderr = made.printed or (None, None)
         arguments: Any = UNSET
-        if self._tracer.tells_arguments:
+        if self.tracer.tells_arguments:
             # As sent, since the tool may have changed its own.
-            arguments = self._call.arguments if bound is None else _decode(bound.sent)
+            arguments = call.arguments if bound is None else _decode(bound.sent)
         # Positional: with this many keyword arguments, creating the struct would take ten times as long.
         return CallEvent(
-            self._time,
-            latency,
-            self._mode,
+            self.time,
+            now - self.began,
+            self.mode,
             key.session_id,
-            name or self._call.name,
-            self._call.call_id,
+            name or call.name,
+            call.call_id,
             key.owner or None,
             seq,
-            None if invocation is None else invocation.engine_name,
+            made.engine_name,
             version,
             definition,
-            self._generation,
+            self.generation,
             0 if bound is None else len(bound.coercions),
-            1 if invocation is None else invocation.attempt,
-            None if info is None else info.code,
-            None if info is None else info.message,
-            None if info is None else info.effect,
+            made.attempt,
+            failure.code,
+            failure.message,
+            failure.effect,
             effects,
             self.approval,
             None if bound is None else len(bound.sent),
-            None if invocation is None else invocation.result_bytes,
-            self._request_id,
+            made.result_bytes,
+            self.request_id,
             self.number,
             stdout or None,
             stderr or None,
-            None if invocation is None else invocation.notes,
+            made.notes,
             arguments,
-            result.result if info is None and self._tracer.tells_results else UNSET,
-            () if self.number is None else tuple(map(sub, points[1:], points)),
+            result.result if self.tracer.tells_results and failure is _NO_FAILURE else UNSET,
+            () if self.number is None else self._steps(now),
         )
+
+    def _steps(self, now: float) -> tuple[float, ...]:
+        points = (self.began, *self.marks.values(), now)
+        return tuple(map(sub, points[1:], points))
 
     def cut(self, invocation: Invocation | None) -> None:
         """End the record of a call that was cancelled or could not be stored."""
         begun = invocation is not None and invocation.begun
         info = Interrupted("the call was cancelled before it was answered", effect=None if begun else "none").info
-        self._stored = None
-        self.end(invocation, ToolResult.failed(self._call, info))
+        self.stored = None
+        self.end(invocation, ToolResult.failed(self.call, info))
