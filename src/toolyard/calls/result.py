@@ -56,7 +56,9 @@ def plain_answer(value: Any, invocation: Invocation, max_bytes: int) -> tuple[An
     if kind in _LEAVES:
         text, plain = _encode_leaf(value, invocation), value
     else:
-        if not _is_flat(value) and not is_small(value):
+        # The most common answer is an object whose values are not nested.
+        is_flat = kind is dict and len(value) < _QUICK and LEAVES.issuperset(map(type, value.values()))
+        if not is_flat and not is_small(value):
             _check_size(value, invocation, max_bytes)
         try:
             text = _encode_plain(value)
@@ -193,14 +195,9 @@ def _encode_objects(value: Any, invocation: Invocation, max_bytes: int) -> tuple
         raise _not_json(value, invocation) from None
 
 
-def _is_flat(value: Any) -> bool:
-    """True for the most common answer: an object whose values are not nested."""
-    return type(value) is dict and len(value) < _QUICK and LEAVES.issuperset(map(type, value.values()))
-
-
 def _is_large(value: Any) -> bool:
     """True if an answer has too many values, or an unknown number, to be examined on an event loop."""
-    if type(value) in _LEAVES or _is_flat(value) or is_small(value):
+    if is_small(value):
         return False
     return hasattr(type(value), "__next__") or not is_within_limits(value, max_values=_QUICK, max_depth=_MAX_DEPTH)
 
