@@ -45,6 +45,8 @@ CORE_TAG = "tag:yaml.org,2002:"
 """The expansion of `!!`."""
 _MAP_TAG, _SEQ_TAG = f"{CORE_TAG}map", f"{CORE_TAG}seq"
 
+_MERGE = "<<"
+_MERGE_TAGS = (None, f"{CORE_TAG}merge")
 _UNSPECIFIC_TAG = "!"
 """The non-specific tag: makes a scalar text, and leaves lists and mappings unchanged."""
 
@@ -65,8 +67,10 @@ def plain_scalar(text: str) -> Scalar:
 def tagged_scalar(tag: str, text: str) -> Scalar:
     """The value of a scalar with an explicit tag; ValueError if the tag is unknown or does not fit."""
     kind = tag.removeprefix(CORE_TAG) if tag.startswith(CORE_TAG) else ""
-    if kind == "str" or tag == _UNSPECIFIC_TAG:
+    if kind == "str" or tag == _UNSPECIFIC_TAG or (kind == "merge" and text == _MERGE):
         return text
+    if kind == "binary":
+        return "".join(text.split())  # base64, as JSON writes bytes
     if kind == "null" and text in _WORDS and _WORDS[text] is None:
         return None
     if kind == "bool" and isinstance(word := _WORDS.get(text), bool):
@@ -108,8 +112,6 @@ ALIAS_ALLOWANCE = 250_000
 
 LONG = 32
 """Each `LONG` characters of a string count as one more value, so that aliases of a huge string use up the budget."""
-
-_MERGE = "<<"
 
 
 def parse_yaml(
@@ -229,7 +231,7 @@ class _Builder:
         if event.anchor is not None:
             self.anchors[event.anchor] = _Anchored(value, size, text=text)
         if is_key:
-            self.read_key(event, text, merging=text == _MERGE and not event.style and event.tag is None)
+            self.read_key(event, text, merging=text == _MERGE and not event.style and event.tag in _MERGE_TAGS)
         else:
             self.add_value(event, value)
 

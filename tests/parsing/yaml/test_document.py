@@ -77,6 +77,7 @@ def test_a_missing_line_feed_at_the_end_is_supplied() -> None:
         ("x: [&p {a: 1}, &q {a: 2, c: 3}]\ny:\n  <<: [*p, *q]\n", {"a": 1, "c": 3}),
         ("y:\n  <<: {a: 1}\n  c: 2\n", {"a": 1, "c": 2}),
         ("y:\n  <<: []\n  c: 2\n", {"c": 2}),
+        ("x: &d {a: 1, b: 2}\ny:\n  !!merge <<: *d\n  b: 3\n", {"a": 1, "b": 3}),
         ("y:\n  '<<': 1\n  c: 2\n", {"<<": 1, "c": 2}),
     ],
 )

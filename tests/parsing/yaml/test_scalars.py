@@ -60,6 +60,9 @@ def test_integers_are_limited_by_their_value_not_their_spelling() -> None:
         ("bool", "true", True),
         ("null", "", None),
         ("null", "~", None),
+        ("binary", "2Q==", "2Q=="),
+        ("binary", "R0lG\n ODdh\n", "R0lGODdh"),
+        ("merge", "<<", "<<"),
     ],
 )
 def test_standard_tags_are_honoured(kind: str, text: str, value: object) -> None:
@@ -76,6 +79,7 @@ def test_standard_tags_are_honoured(kind: str, text: str, value: object) -> None
         (CORE_TAG + "bool", "yes", "not a !!bool"),
         (CORE_TAG + "null", "x", "not a !!null"),
         (CORE_TAG + "float", "one", "not a !!float"),
+        (CORE_TAG + "merge", "x", "tag !!merge"),
         (CORE_TAG + "timestamp", "2024-01-02", "tag !!timestamp"),
         (CORE_TAG + "python/name:os.system", "", "tag !!python/name:os.system"),
         ("!mine", "x", "tag !mine"),
