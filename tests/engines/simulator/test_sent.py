@@ -115,6 +115,20 @@ def test_an_object_that_a_thing_does_not_have_is_opened_if_it_has_all_that_is_in
     assert ask(engine, "show", id=str(made["id"])) == made
 
 
+def test_an_object_with_an_id_is_the_thing_itself_only_if_it_has_most_of_what_is_shown():
+    recipe = an_object(id=WHOLE, title=TEXT, story=TEXT, servings=WHOLE)
+    owner = an_object(id=WHOLE, title=TEXT)
+    engine = played(
+        operation("make", "POST", "/recipes", recipe, an_object(draft=recipe, owner=owner)),
+        operation("show", "GET", "/recipes/{recipeId}", recipe),
+    )
+    made = ask(engine, "make", draft={"title": "Soup", "story": "Stir.", "servings": 4}, owner={"id": 7, "title": "Mx"})
+    assert made == {"id": 1001, "title": "Soup", "story": "Stir.", "servings": 4}
+    sent = {"id": 5, "title": "Stew", "story": "Wait.", "servings": 2}
+    assert ask(engine, "make", draft=sent, owner={"id": 7, "title": "Mx"}) == sent
+    assert ask(engine, "show", recipeId="5") == sent
+
+
 def test_a_list_that_one_thing_shows_is_a_part_of_it_though_the_answer_to_making_it_says_nothing():
     parts = {"type": "array", "items": an_object(address=TEXT)}
     engine = played(

@@ -423,9 +423,11 @@ class Profile:
         shown, letters = self._own_parts or self.shown, plain_letters(name)
         own = shown.get(letters) or ()
         inside = {plain_letters(inner): inner for inner in sent[name]}
-        if (letters in shown and not own) or not inside.keys().isdisjoint(ID_NAMES):
-            return sent
         lifted = [plain for plain in inside if plain in shown and plain not in own]
+        # What has an id is another entity, unless it covers most of this one.
+        another = not inside.keys().isdisjoint(ID_NAMES) and 2 * len(lifted) <= len(shown)
+        if (letters in shown and not own) or another:
+            return sent
         if len(lifted) == len(inside) and letters not in shown:
             return {**sent[name], **sent}
         if 2 * len(lifted) < len(inside) or len(set(lifted) - COMMON_NAMES) < 2:
