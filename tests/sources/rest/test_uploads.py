@@ -55,6 +55,14 @@ def test_a_file_that_only_its_encoding_says_is_one_in_a_variant():
     assert send(tool, {"data": {"file": GIVEN}}) == ({"data": [f'{{"file":"{GIVEN}"}}']}, {})
 
 
+@pytest.mark.parametrize("of", [{"type": "file"}, {"type": "file", "format": "binary"}, {"type": ["file", "null"]}])
+def test_a_file_may_have_the_type_that_it_had_in_swagger_2(of):
+    listed = {"type": "array", "items": of}
+    tool = tool_of(upload(a(doc=of, several=listed)))
+    assert send(tool, {"doc": GIVEN, "several": [GIVEN, GIVEN]}) == ({}, {"doc": [DATA], "several": [DATA, DATA]})
+    assert send(tool_of(upload(of)), {"file": GIVEN}) == ({}, {"file": [DATA]})
+
+
 @pytest.mark.parametrize("of", [FILE, {"$ref": "#/components/schemas/File"}])
 def test_a_property_that_is_one_file_or_several(of):
     tool = tool_of(upload(a(image={"anyOf": [of, {"type": "array", "items": of}]}), File=FILE))

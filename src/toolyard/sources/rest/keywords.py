@@ -45,8 +45,7 @@ def _read_type(reader: SchemaReader, raw: Node, out: Node, key: str, value: Any,
 def read_type_of(reader: SchemaReader, raw: Node, out: Node, value: Any) -> None:
     """Read a `type` that is not the name of a JSON type."""
     if value == "file":
-        out["type"] = "string"
-        out.setdefault("contentEncoding", "base64")
+        out.update(type="string", format="binary")
         return
     names = value if type(value) is list else [value]
     if names and all(type(name) is str and name in JSON_TYPES for name in names):
