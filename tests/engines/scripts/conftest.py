@@ -1,6 +1,6 @@
 """Where scripts and tests can meet."""
 
-import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -10,16 +10,14 @@ from engines.scripts.support import AVAILABLE
 
 
 @pytest.fixture
-def meeting(tmp_path):
-    """A folder that everybody may reach and write to, for scripts of the lowest level."""
-    for folder in tmp_path.parents:
-        if folder.stat().st_uid == os.geteuid() and folder != Path("/") and folder.name != "tmp":
-            folder.chmod(0o755)
-    tmp_path.chmod(0o755)
-    made = tmp_path / "meeting"
-    made.mkdir()
-    made.chmod(0o777)
-    return made
+def meeting():
+    """A folder that everybody may reach and write to, for scripts of the lowest level.
+
+    Not below `tmp_path`: any pytest that starts meanwhile closes the folder of all of these to other users.
+    """
+    with tempfile.TemporaryDirectory() as made:
+        Path(made).chmod(0o777)
+        yield Path(made)
 
 
 @pytest.fixture(params=AVAILABLE)

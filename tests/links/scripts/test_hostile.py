@@ -2,6 +2,7 @@
 
 import os
 import resource
+import tempfile
 import threading
 import uuid
 from pathlib import Path
@@ -271,16 +272,19 @@ return "s3cr3t-of-the-server" in found
 
 
 @pytest.fixture
-def outside(tmp_path):
-    """A folder that everybody may reach and write to, with a secret and a file that everybody may read."""
-    for folder in [tmp_path, *tmp_path.parents]:
-        if folder.stat().st_uid == os.geteuid() and folder != Path("/") and folder.name != "tmp":
-            folder.chmod(0o777 if folder == tmp_path else 0o755)
-    (tmp_path / "secret").write_text("s3cr3t")
-    (tmp_path / "secret").chmod(0o600)
-    (tmp_path / "open").write_text("for everybody")
-    (tmp_path / "open").chmod(0o644)
-    return tmp_path
+def outside():
+    """A folder that everybody may reach and write to, with a secret and a file that everybody may read.
+
+    Not below `tmp_path`: any pytest that starts meanwhile closes the folder of all of these to other users.
+    """
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        folder.chmod(0o777)
+        (folder / "secret").write_text("s3cr3t")
+        (folder / "secret").chmod(0o600)
+        (folder / "open").write_text("for everybody")
+        (folder / "open").chmod(0o644)
+        yield folder
 
 
 def test_a_file_of_the_owner_cannot_be_read(pool, outside):
