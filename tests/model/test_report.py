@@ -1,9 +1,10 @@
 import json
+import unicodedata
 
 import pytest
 
 from toolyard import ConfigError, FileToolLoader, MalformedSource, Tool, ToolRegistry, tool
-from toolyard.model import LoadReport, Rejection, Rewrite, SourceReport
+from toolyard.model import LoadReport, Rejection, Rewrite, SourceReport, report
 from toolyard.model.report import Warnings, find_hidden, inspect_tool
 from toolyard.sources.python import PythonToolLoader
 
@@ -202,3 +203,30 @@ def test_a_missing_tool_is_explained_by_the_entry_of_its_name_that_was_rejected(
 def test_names_without_a_rejection_have_no_explanation(name):
     report = LoadReport((SourceReport("a", rejected=(Rejection("a:1", "bad", "bank::pay"), Rejection("a", "bad"))),))
     assert report.explain_missing(name) is None
+
+
+@pytest.mark.parametrize("text", ["\u200e", "a\u202a", "\u05d0\u200f", "\ufe0f", "a\u200d", "\U000e0041", "\u4e2d"])
+def test_a_text_of_nothing_but_odd_characters_is_looked_through_a_fixed_number_of_times(text, monkeypatch):
+    looked = []
+
+    class Counting:
+        def __getattr__(self, name):
+            looked.append(name)
+            return getattr(unicodedata, name)
+
+    monkeypatch.setattr(report, "unicodedata", Counting())
+    hidden = find_hidden(text * 3000)
+    assert len(hidden) in (0, 3000, 2999)
+    assert len(looked) < 100
+
+
+def test_a_character_that_becomes_many_does_not_multiply_what_is_searched(monkeypatch):
+    searched = []
+
+    class Search:
+        def search(self, text):
+            searched.append(len(text))
+
+    monkeypatch.setattr(report, "_INSTRUCTIONS", Search())
+    inspect_tool(Tool("t", "n", "\ufdfa" * 90_000))
+    assert max(searched) <= 100_000

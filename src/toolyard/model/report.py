@@ -247,17 +247,29 @@ def _inspect_text(text: str, is_name: bool) -> Iterator[TextWarning]:
         plain = "".join(chr(ord(char) - _TAGS.start) if ord(char) in _TAGS else char for char in text)
         gone = set(hidden) - {char for char in hidden if ord(char) in _TAGS}
         plain = unicodedata.normalize("NFKC", "".join(char for char in plain if char not in gone or char.isspace()))
-    match = _INSTRUCTIONS.search(_SPACES.sub(" ", plain))
+    # One character may become eighteen.
+    match = _INSTRUCTIONS.search(_SPACES.sub(" ", plain[:_LONGEST_TEXT]))
     if match:
         yield "instruction", f"speaks to the model: {match[0][:_SHOWN]!a}"
 
 
 def find_hidden(text: str) -> list[str]:
     """The invisible characters, except those that real text needs: in emoji, Arabic and Indic scripts."""
-    return [char for index, char in enumerate(text) if not char.isascii() or char < " " if _is_hidden(text, index)]
+    letters = set(text)
+    suspects = {char for char in letters if char not in "\t\n\r\x7f" and _may_be_hidden(char)}
+    if not suspects:
+        return []
+    # Once for all: looking through the text at each of them takes minutes where there are many.
+    runs_left = any(unicodedata.bidirectional(char) in ("R", "AL") for char in letters)
+    return [char for index, char in enumerate(text) if char in suspects and _is_hidden(text, index, runs_left)]
 
 
-def _is_hidden(text: str, index: int) -> bool:
+def _may_be_hidden(char: str) -> bool:
+    code = ord(char)
+    return code in _TAGS or code in _VARIATIONS[-1] or char in INVISIBLE or unicodedata.category(char) in _HIDDEN
+
+
+def _is_hidden(text: str, index: int, runs_left: bool) -> bool:
     char = text[index]
     before = text[index - 1] if index else ""
     code = ord(char)
@@ -269,10 +281,10 @@ def _is_hidden(text: str, index: int) -> bool:
         following = text[index + 1 : index + 2]
         return not before or before.isascii() or not following or following.isascii()
     if char in _DIRECTIONS:
-        return not any(unicodedata.bidirectional(other) in ("R", "AL") for other in text)
+        return not runs_left
     if code in _TAGS:
         return _BLACK_FLAG not in text[max(0, index - 8) : index]
-    return char not in "\t\n\r" and (char in INVISIBLE or unicodedata.category(char) in _HIDDEN)
+    return True
 
 
 def find_look_alikes(tools: Iterable[Tool]) -> list[DefinitionWarning]:
