@@ -12,10 +12,10 @@ from serving.mcp.mcp_support import Stateless, read_result
 from serving.service_support import served
 from toolyard.app.blocks import McpBlock
 from toolyard.calls.policy import Budget, Policy, Rule
-from toolyard.model.tool import Effects, Tool
+from toolyard.model.tool import Effects, Hit, SearchResults, Tool
 from toolyard.registry import ToolRegistry
 from toolyard.serving.catalog_view import CatalogView, SnapshotCache
-from toolyard.serving.identity import ALL, Principal
+from toolyard.serving.identity import ALL, Principal, read_scopes
 from toolyard.serving.invoke import CurrentNames
 
 NAMES = ("read", "pay", "wipe", "ask", "team", "spent", "night", "later")
@@ -228,6 +228,35 @@ def test_what_a_caller_sees_is_worked_out_once_for_each_catalog_and_key():
     registry.add(Tool("late", "bank"))
     assert [tool.name for tool in catalog.list_visible(other, registry.snapshot)] == ["read", "late"]
     assert [tool.name for tool in catalog.list_visible(other, before)] == ["read"]
+
+
+@pytest.mark.parametrize(("mode", "kept"), [("hybrid", True), ("lexical", False)])
+def test_a_repeated_search_is_answered_from_the_first_unless_vectors_were_still_missing(monkeypatch, mode, kept):
+    registry = ToolRegistry([Tool("read", "bank")])
+    catalog = CatalogView(registry, CurrentNames(registry, ()), None)
+    trusted, other = Principal("1", "trusted", ALL), Principal("2", "other", read_scopes(["shop:list"]))
+    asked = []
+
+    def search(snapshot, query, k, **conditions):
+        asked.append((query, k, *conditions.items()))
+        return SearchResults([Hit(snapshot.tools[0], 1.0, "sure", {})], mode=mode)
+
+    monkeypatch.setattr(registry.searcher, "search", search)
+    first = catalog.search(trusted, registry.snapshot, "read", 5, threshold=None)
+    assert (catalog.search(trusted, registry.snapshot, "read", 5, threshold=None) is first) is kept
+    asked.clear()
+    for principal, query, k, conditions in (
+        (other, "read", 5, {"threshold": None}),
+        (trusted, "write", 5, {"threshold": None}),
+        (trusted, "read", 6, {"threshold": None}),
+        (trusted, "read", 5, {"threshold": 0.5}),
+        (trusted, "read", 5, {"threshold": None, "tags": frozenset({"a"})}),
+        (trusted, "read", 5, {"threshold": None, "where": lambda tool: True}),
+    ):
+        catalog.search(principal, registry.snapshot, query, k, **conditions)
+    assert len(asked) == 6, "another caller, query or condition got the answer of the first"
+    registry.add(Tool("late", "bank"))
+    assert catalog.search(trusted, registry.snapshot, "read", 5, threshold=None) is not first and len(asked) == 7
 
 
 def test_threads_that_keep_more_than_there_is_room_for_do_not_fail_each_other():

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -88,6 +88,8 @@ class CatalogView:
         self.registry = registry
         self.names = names
         self.cache = SnapshotCache()
+        self._searches = SnapshotCache()
+        """Apart from `cache`, so that many different queries do not displace what every request needs."""
         self._policy = policy
 
     def filter_for(self, principal: Principal) -> IsVisible | None:
@@ -122,12 +124,30 @@ class CatalogView:
         k: int,
         *,
         where: IsVisible | None = None,
-        **conditions: Any,
+        **conditions: Hashable,
     ) -> CatalogHits:
         """Return at most `k` hits among the tools that the caller may see; `conditions` are those of the searcher.
 
-        While the vectors of a large catalog are being computed in the background, the search is lexical.
+        While the vectors of a large catalog are being computed in the background, the search is lexical. Cached,
+        because users reload and go back; not with `where`, nor by words alone, which may change with the vectors.
         """
+        slot = (text, k, *sorted(conditions.items()), self.cache_key(principal))
+        kept: CatalogHits | None = None if where else self._searches.get(snapshot, slot)
+        if kept is None:
+            kept = self._search(principal, snapshot, text, k, where, conditions)
+            if where is None and kept.mode == "hybrid":
+                self._searches.put(snapshot, slot, kept)
+        return kept
+
+    def _search(
+        self,
+        principal: Principal,
+        snapshot: Snapshot,
+        text: str,
+        k: int,
+        where: IsVisible | None,
+        conditions: Mapping[str, Any],
+    ) -> CatalogHits:
         tools, also = self.list_visible(principal, snapshot), where
         if tools is not snapshot.tools:
             shown = set(map(id, tools))

@@ -117,7 +117,7 @@ def _search_now(server: McpEndpoint, names: McpNames, context: RequestContext, a
     found = server.catalog.search(
         *(context.caller.principal, names.snapshot, arguments.query, arguments.k),
         namespace=or_default(arguments.namespace, None),
-        tags=arguments.tags,
+        tags=frozenset(arguments.tags),
         threshold=or_default(arguments.threshold, None),
     )
     shown = zip(found.tools, names.show_tools(found.tools), strict=True)

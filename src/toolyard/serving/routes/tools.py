@@ -256,7 +256,7 @@ class ToolRoutes:
     def _filter_tools(self, request: Request, snapshot: Snapshot, k: int) -> CatalogHits:
         """The tools that pass the query's filters; for a search, best first."""
         principal, query = caller_of(request).principal, read_query(request)
-        namespaces, tags = set(query.get("namespace", ())), set(query.get("tag", ()))
+        namespaces, tags = frozenset(query.get("namespace", ())), frozenset(query.get("tag", ()))
         words, threshold = query_str(request, "q"), query_fraction(request, "threshold")
         if words:
             asked: dict[str, Any] = {"namespace": namespaces or None, "tags": tags, "threshold": threshold}
