@@ -84,14 +84,16 @@ class CallRow(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for users of the API, without empty fields."""
-        shown = {key: getattr(self, key) for key in _SHOWN}
         began = datetime.fromtimestamp(self.time, UTC).isoformat(timespec="milliseconds")
-        rest = {key: value for key, value in shown.items() if value not in (None, "")}
+        shown = {"id": self.id, "time": began, "duration_ms": round(self.duration * 1000, 3)}
+        rest: dict[str, Any] = msgspec.to_builtins(self)
+        for name in _SPELT:
+            rest.pop(name, None)
         if self.owner:
             rest["key"] = self.owner
         if self.steps:
             rest["steps_ms"] = {name: round(took * 1000, 3) for name, took in zip(STEPS, self.steps, strict=False)}
-        return {"id": self.id, "time": began, "duration_ms": round(self.duration * 1000, 3), **rest}
+        return shown | rest
 
     @classmethod
     def from_dict(cls, shown: dict[str, Any]) -> CallRow:
