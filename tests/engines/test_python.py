@@ -16,7 +16,6 @@ from toolyard.calls.budgets import Budget
 from toolyard.engines.multi import MultiToolEngine
 from toolyard.engines.python import PythonToolEngine
 from toolyard.model.call import ToolContext
-from toolyard.model.errors import ToolFailed
 from toolyard.model.tool import Tool
 from toolyard.registry import ToolRegistry
 from toolyard.registry.functions import function_tool
@@ -51,43 +50,6 @@ def test_from_sync_code_async_tools_share_the_home_loop():
     idents = {result.result for result in engine.execute("s", [call("where_later")] * 3)}
     assert len(idents) == 1
     assert threading.get_ident() not in idents
-
-
-class Ended(BaseException):
-    """What no tool should raise."""
-
-
-@pytest.mark.parametrize("error", [None, ValueError("no"), ToolFailed("no"), asyncio.CancelledError(), Ended("no")])
-async def test_an_async_tool_that_awaits_nothing_gets_no_task_and_answers_like_one_that_awaits(error):
-    tasks = {}
-
-    async def at_once(text: str) -> str:
-        tasks["at_once"] = asyncio.current_task()
-        if error is not None:
-            raise error
-        return text
-
-    async def in_time(text: str) -> str:
-        await asyncio.sleep(0)
-        tasks["in_time"] = asyncio.current_task()
-        if error is not None:
-            raise error
-        return text
-
-    engine = made(at_once, in_time)
-    calls = [call("at_once", text="hello"), call("in_time", text="hello")]
-    quick, slow = await engine.aexecute("s", calls, timeout=SOON)
-    assert quick.result == slow.result == (None if error else "hello")
-    assert str(quick.error_info).replace("at_once", "in_time") == str(slow.error_info)
-    assert tasks["at_once"] is asyncio.current_task() is not tasks["in_time"]
-
-
-def test_from_sync_code_an_async_tool_that_awaits_nothing_has_a_loop_too():
-    async def loop_of() -> int:
-        return id(asyncio.get_running_loop())
-
-    first, second = made(loop_of).execute("s", [call("loop_of")] * 2)
-    assert first.result == second.result is not None
 
 
 async def test_from_async_code_async_tools_run_on_this_loop_and_sync_ones_in_threads():

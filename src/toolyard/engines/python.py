@@ -7,16 +7,14 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import itertools
 import os
 import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from opcode import opmap
 from types import CoroutineType, ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +23,6 @@ from toolyard.calls.flow import drive_or_await
 from toolyard.calls.invocation import Invocation
 from toolyard.calls.waits import Flow, WaitPair
 from toolyard.engines.effectful import EffectfulEngine
-from toolyard.loop.threads import loop_runs_here
 from toolyard.model.bindings import PythonBinding, ScriptBinding
 from toolyard.model.errors import CallError, ConfigError, InvalidArguments, NoEngine, ToolFailed, Unavailable
 from toolyard.model.tool import Tool
@@ -142,7 +139,6 @@ def _answering_function(prepared: PreparedTool, binding: PythonBinding) -> Calla
     function, _ = plain_function(binding)
     bare = function is not None and finish is None
     settle = partial(await_answer, tool, faults=CALLER_ERRORS) if bare else partial(_settle_answer, tool, binding)
-    never_waits = _never_waits(binding.callable)
 
     def answer(arguments: Any) -> Any:
         if function is None:
@@ -153,29 +149,13 @@ def _answering_function(prepared: PreparedTool, binding: PythonBinding) -> Calla
             except BaseException as error:  # noqa: BLE001 - converted and raised again
                 raise_failure(tool, error)
         if type(value) is CoroutineType:
-            work = settle(value)
-            return _run_at_once(work) if never_waits and loop_runs_here() else work
+            return settle(value)
         try:
             return value if finish is None else finish(value)
         except BaseException as error:  # noqa: BLE001 - converting the value may run the tool's code
             raise_failure(tool, error)
 
     return answer
-
-
-def _never_waits(function: Any) -> bool:
-    """True for an async function without an `await`: no task need be made for it, since nothing can interrupt it."""
-    code = getattr(function, "__code__", None)
-    if code is None or not code.co_flags & inspect.CO_COROUTINE:
-        return False
-    return opmap["YIELD_VALUE"] not in code.co_code[::2]
-
-
-def _run_at_once(work: Coroutine[Any, Any, Any]) -> Any:
-    try:
-        work.send(None)
-    except StopIteration as done:
-        return done.value
 
 
 _AHEAD, _PART = 0.05, 0.1
