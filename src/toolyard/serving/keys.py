@@ -174,6 +174,11 @@ class KeyRing:
         found = self._keys.get(key_id)
         return found is not None and found[0].state(self._clock()) == "usable"
 
+    def check_usable(self, principal: Principal) -> None:
+        """Refuse a principal whose key was revoked or expired since its request began."""
+        if principal.key_id is not None and not self.is_usable(principal.key_id):
+            _refuse("the API key has been revoked or expired meanwhile")
+
     def revoke(self, key_id: str) -> ApiKey | None:
         """Revoke a key permanently; None if there is none with that id. Other processes see it after `POLL_SECONDS`."""
         while True:

@@ -344,7 +344,12 @@ class OperationGate:
     async def _run_in_place(self, places: Admission, request: Request, caller: Caller, send: Send) -> Response | None:
         place = Place(places, caller.principal, caller.abandoned)
         await place.take()
-        caller.leave_place, caller.take_place, caller.is_gone = place.leave, place.take, request.is_disconnected
+
+        async def retake() -> None:
+            self._keys.check_usable(caller.principal)
+            await place.take()
+
+        caller.leave_place, caller.take_place, caller.is_gone = place.leave, retake, request.is_disconnected
         try:
             return await self._handle(request, caller, send)
         finally:

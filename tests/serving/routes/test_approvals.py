@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import pytest
 from waiting import until
 
+from serving.mcp.mcp_support import BOTH, StreamReader, make_request
 from serving.service_support import served
 from toolyard import Effects, function_tool
 from toolyard.app.blocks import ServerBlock
@@ -316,6 +317,32 @@ def test_a_held_request_whose_client_disconnects_does_not_run_when_approved(tmp_
         decide(yard, approval_id)
         until(lambda: not yard.service.invoker._waits)
         assert yard.get(f"/v1/approvals/{approval_id}").json["state"] == "approved" and PAID == []
+
+
+@pytest.mark.parametrize("wire", ["http", "mcp"])
+def test_a_call_that_waits_does_not_run_for_a_key_that_was_revoked_meanwhile(tmp_path, wire):
+    with bank(tmp_path, self=True) as yard, ThreadPoolExecutor(1) as threads:
+        if wire == "http":
+            waiting = threads.submit(invoke, yard, headers=WAIT)
+        else:
+            waiting = threads.submit(call_and_leave_the_question, yard)
+        [approval_id] = pending(yard)
+        yard.service.keys.revoke(yard.service.keys.find(yard.token).key_id)
+        decide(yard, approval_id)
+        answer = waiting.result()
+        assert "revoked" in str(answer) and PAID == []
+        assert yard.get(f"/v1/approvals/{approval_id}", token=yard.boss).json["state"] == "approved"
+
+
+def call_and_leave_the_question(yard):
+    """Call as an MCP client that can be asked, whose user does not answer; the last message of the stream."""
+    told = {"protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}}}
+    opened = yard.post("/mcp", make_request("initialize", told, 0), headers=BOTH)
+    headers = {**BOTH, "mcp-session-id": opened.headers["mcp-session-id"], "mcp-protocol-version": "2025-11-25"}
+    body = make_request("tools/call", {"name": "bank__pay", "arguments": {"amount": 5}}, 1)
+    with StreamReader(yard, "POST", "/mcp", body, headers, yard.token) as stream:
+        assert until(lambda: stream.over)
+        return stream.messages[-1]
 
 
 def test_the_document_tells_of_approvals_and_of_held_calls(tmp_path):

@@ -357,6 +357,7 @@ class McpEndpoint:
             ask = context.ask
             if ask is None or not await decide_by_asking(self._approvals, context.caller, approval, ask):
                 break
+            self._keys.check_usable(context.caller.principal)
             result = await work()
         return _finish(context, result)
 
