@@ -35,6 +35,7 @@ from toolyard.model.errors import (
     UnknownApprovalError,
 )
 from toolyard.model.names import show
+from toolyard.parsing.json_text import json_decoder
 from toolyard.sessions.records import Records, async_twin
 
 KEEP = 30 * 86400.0
@@ -63,7 +64,7 @@ class ApprovalPage(NamedTuple):
 
 
 _encode = msgspec.json.encode
-_decode = msgspec.json.Decoder(Approval).decode
+_decode: Callable[[bytes], Approval] = json_decoder(Approval)
 
 
 class Approvals:

@@ -33,6 +33,7 @@ from toolyard.model.json_schema import (
 from toolyard.model.names import check_namespace, check_tool_name, show
 from toolyard.model.report import Rewrite
 from toolyard.model.tool import INFERRED, SOURCES, DeferredTool, Schema, Tool
+from toolyard.parsing.json_text import json_decoder
 from toolyard.schema.compile import CompiledSchema, compile_schema
 from toolyard.schema.normalise import Change, normalise
 from toolyard.schema.subschemas import Path, iter_children, iter_schemas
@@ -259,7 +260,7 @@ def read_kept(kept: Kept) -> Schema:
 _MAX_CHANGES = 20
 _LONGEST = 1 << 18
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(dict[str, Any]).decode
+_decode = json_decoder(dict[str, Any])
 
 
 class AdmittedTool(msgspec.Struct, eq=False):

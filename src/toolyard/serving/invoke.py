@@ -20,6 +20,7 @@ from toolyard.dialects.wire_names import read_wire_call
 from toolyard.model.call import Mode, ToolCall, ToolResult
 from toolyard.model.errors import ApprovalError, Denied, ErrorInfo, Interrupted, UnknownToolError, ViolationFields
 from toolyard.model.tool import Effects, Tool
+from toolyard.parsing.json_text import json_decoder
 from toolyard.registry import ToolRegistry
 from toolyard.registry.bind import find_overloads
 from toolyard.registry.snapshot import Snapshot
@@ -106,6 +107,7 @@ class CurrentNames:
 
 _NO_VALUES: Mapping[str, Any] = {}
 _MAX_LOGGED_NAME = 200
+_decode = json_decoder()
 _KEY = re.compile(rb"[!-~]{1,512}")
 _WAIT = re.compile(rb'(?:^|,)\s*wait\s*=\s*"?([0-9]{1,9})"?\s*(?:[;,]|$)')
 _INTERRUPTED = Interrupted(
@@ -267,7 +269,7 @@ class Invoker:
             return StoredAnswer.of(response, msgspec.json.encode(unfinished) if unfinished else b"")
 
         def resume(unfinished: bytes) -> None:
-            caller.unfinished = tuple(map(ToolResult.from_dict, msgspec.json.decode(unfinished or b"[]")))
+            caller.unfinished = tuple(map(ToolResult.from_dict, _decode(unfinished or b"[]")))
 
         answer = await self._idempotency.answer(
             KeyedRequest(

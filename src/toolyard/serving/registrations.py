@@ -21,6 +21,7 @@ from toolyard.model.bindings import Binding, McpBinding, RestBinding, RestBody, 
 from toolyard.model.errors import ConfigError, DefinitionError, EnrichmentError, MalformedSource, ToolyardError
 from toolyard.model.names import show, split_qualified
 from toolyard.model.tool import EffectsName, Tool
+from toolyard.parsing.json_text import json_decoder
 from toolyard.registry import ToolRegistry
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.wire_types import Json, Shape, Text
@@ -85,6 +86,9 @@ class StoredRegistration(Registration):
     """
 
 
+_read_stored: Callable[[bytes], StoredRegistration] = json_decoder(StoredRegistration)
+
+
 class RegisteredTools(ToolLoader):
     """The source of tools registered over HTTP; refreshed after every change, also by another process."""
 
@@ -99,7 +103,7 @@ class RegisteredTools(ToolLoader):
         intake, bound = Intake(self), set()
         for name, text in self.entries.items():
             try:
-                stored = msgspec.json.decode(text, type=StoredRegistration)
+                stored = _read_stored(text)
                 intake.take(_make_tool(name, stored), f"registered {name}")
                 if stored.qualified_only:
                     bound.add(name)

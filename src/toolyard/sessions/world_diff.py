@@ -19,6 +19,7 @@ from typing import Any, Literal
 import msgspec
 
 from toolyard.model.json_schema import pointer_of, split_pointer
+from toolyard.parsing.json_text import json_decoder
 from toolyard.sessions.state import SETUP, Slot, State
 from toolyard.words.identifiers import plain_letters, singular, split_identifier
 
@@ -145,7 +146,7 @@ def diff_states(before: State, after: State, **limits: int) -> WorldDiff:
             # Add the engine to both sides, so that the difference is reported at the value.
             values = world.setdefault(slot[0], {})
             if slot in text:
-                values[slot[1]] = msgspec.json.decode(text[slot])
+                values[slot[1]] = _decode(text[slot])
     return diff_worlds(*worlds, things=things, **limits)
 
 
@@ -159,7 +160,7 @@ def _name_thing(slot: str, text: bytes) -> str:
     kind, number = _THING.fullmatch(slot).groups()  # type: ignore[union-attr]
     words = split_identifier(next((part for part in kind.split("/")[::-1] if part != "{}"), ""))
     noun = " ".join([*words[:-1], *map(singular, words[-1:])])
-    fields = msgspec.json.decode(text)
+    fields = _decode(text)
     known = {plain_letters(name): value for name, value in fields.items()} if isinstance(fields, dict) else {}
     ids = (*_IDS, *[plain_letters(noun) + end for end in _IDS], "name")
     called = next((known[name] for name in ids if isinstance(known.get(name), (str, int))), f"#{number}")
@@ -248,7 +249,8 @@ def _read_number(text: str) -> int | float:
 
 
 _encode = msgspec.json.Encoder(order="sorted").encode
-_decode = msgspec.json.Decoder(float_hook=_read_number).decode
+_decode = json_decoder()
+_decode_canonical = msgspec.json.Decoder(float_hook=_read_number).decode
 
 
 def _canonical(value: Any) -> bytes:
@@ -256,4 +258,4 @@ def _canonical(value: Any) -> bytes:
 
 
 def _canonical_text(text: bytes) -> bytes:
-    return _encode(_decode(text))
+    return _encode(_decode_canonical(text))

@@ -35,6 +35,7 @@ from toolyard.model.call import CONTENT, ToolCall, ToolResult, blocks_of
 from toolyard.model.errors import ErrorInfo, UnknownToolError
 from toolyard.model.tool import Tool, promises_output
 from toolyard.parsing import paused_gc
+from toolyard.parsing.json_text import json_decoder
 from toolyard.registry.snapshot import Snapshot
 from toolyard.serving.admission import Admission, Place
 from toolyard.serving.catalog_view import CatalogView
@@ -72,6 +73,7 @@ from toolyard.sessions.records import Records
 
 IDEMPOTENCY_KEY = "toolyard/idempotency_key"
 """Key in a request's `_meta`; a repeated request with the same value gets the first response again."""
+_decode = json_decoder()
 _CONTEXT, _TRACE = "toolyard/context", "toolyard/trace"
 _LONGEST_ID = 512
 _IDLE_POLL = 0.25
@@ -383,7 +385,7 @@ class McpEndpoint:
             *(context.caller, f"mcp:{key}", lambda: digest_json("tools/call", name, arguments), make, interrupted),
             tool_name=tool_name,
         )
-        found: Json = msgspec.json.decode(answer.body)
+        found: Json = _decode(bytes(answer.body))
         return found
 
     async def call_yard_tool(
