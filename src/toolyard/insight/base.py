@@ -134,7 +134,7 @@ class Edge(msgspec.Struct, frozen=True):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON data."""
-        return msgspec.to_builtins(self)  # type: ignore[no-any-return]
+        return _to_plain(self)  # type: ignore[no-any-return]
 
 
 class Sample(list[Tool]):
@@ -175,8 +175,16 @@ class Sample(list[Tool]):
             "roles": list(self.roles),
             "edges": [edge.to_dict() for edge in self.edges],
             "score": self.score,
-            "details": msgspec.to_builtins(self.details),
+            "details": _to_plain(self.details),
         }
 
     def __repr__(self) -> str:
         return f"Sample({self.topology}, seed={self.seed}, {[tool.qualified_name for tool in self]})"
+
+
+def _to_plain(value: Any) -> Any:
+    if isinstance(value, msgspec.Struct):
+        value = msgspec.structs.asdict(value)
+    if isinstance(value, Mapping):
+        return {key: _to_plain(item) for key, item in value.items()}
+    return [_to_plain(item) for item in value] if isinstance(value, list | tuple) else value
