@@ -13,7 +13,7 @@ from waiting import SOON, until
 
 from serving.service_support import served
 from serving.wire_support import Echo, answer, closed, early, read_answer, read_answers, running
-from toolyard.serving.process.protocol import MAX_HEAD_BYTES, MAX_PIPELINED, ResponseWriter
+from toolyard.serving.process.protocol import MAX_HEAD_BYTES, MAX_PIPELINED
 
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 
@@ -482,45 +482,6 @@ def test_a_head_alone_is_sent_and_a_long_body_is_not_copied():
             assert len(read_answer(line).body) == 300_000
             line.sendall(GET)
             assert read_answer(line).status == 204
-
-
-class Line:
-    """A transport that keeps what is written to it, by the piece."""
-
-    def __init__(self):
-        self.sent = []
-        self.write = self.sent.append
-
-    def writelines(self, parts):
-        self.sent.append(b"".join(parts))
-
-    def is_closing(self):
-        return "closed" in self.sent
-
-    def close(self):
-        self.sent.append("closed")
-
-
-HEAD, STREAM = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n", b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
-
-
-@pytest.mark.parametrize(
-    ("written", "sent"),
-    [
-        ([HEAD, b"ok", "end", HEAD, b"o", b"k", "end"], [HEAD + b"ok", HEAD + b"o", b"k"]),
-        ([HEAD, "end", HEAD, b"", "end"], [HEAD, HEAD]),
-        ([STREAM, HEAD, HEAD, "end"], [STREAM, HEAD, HEAD]),
-        ([HEAD, "close"], [HEAD, "closed"]),
-    ],
-    ids=["a length", "no body", "a stream of what looks like heads", "cut short"],
-)
-def test_a_head_is_sent_with_the_body_whose_length_it_announces_and_else_at_once(written, sent):
-    line = Line()
-    responses = ResponseWriter(line)
-    for each in written:
-        {"end": responses.end, "close": responses.close}.get(each, lambda data=each: responses.write(data))()
-        assert STREAM not in written or each == "end" or line.sent[-1] == each
-    assert line.sent == sent and responses.is_closing() is (sent[-1] == "closed")
 
 
 @pytest.mark.parametrize(

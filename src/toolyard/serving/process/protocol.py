@@ -1,7 +1,7 @@
 """`DeadlineProtocol`: uvicorn's HTTP/1.1 protocol, with timeouts for clients that send or read slowly, and with
 toolyard's error envelope for requests that never reach the application.
 
-It relies on internals of uvicorn's `HttpToolsProtocol`: the parser callbacks, `cycle` (`message_event`, `transport`,
+It relies on internals of uvicorn's `HttpToolsProtocol`: the parser callbacks, `cycle` (`message_event`,
 `disconnected`, `response_started`, `response_complete`, `keep_alive`), `pipeline` and `flow`. That is why the version
 of uvicorn is pinned; tests exercise each of them over real sockets.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 import httptools
 import msgspec
@@ -40,7 +40,6 @@ _UNWANTED_BYTES = 1024 * 1024
 """How much of a body is read and discarded after an early response, to keep the connection."""
 _LINGER_SECONDS = 2.0
 _AUTHORITY_END = re.compile(rb"[/?#]")
-_LENGTH = b"\r\ncontent-length: "
 _HOP = frozenset({b"connection", b"upgrade"})
 
 
@@ -69,39 +68,6 @@ class ConnectionLimit:
         """Remove a connection that is closed or about to be aborted."""
         self.open.discard(connection)
         self.waiting.pop(connection, None)
-
-
-class ResponseWriter:
-    """The transport as uvicorn's responses use it. A head that announces the length of its body is sent together with
-    the start of that body: apart, they cost a system call and a packet more.
-    """
-
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self._transport = transport
-        self._head: bytes | None = None
-        """The head that waits for the body; empty while there is none, None before a response begins."""
-        self.is_closing = transport.is_closing
-
-    def write(self, data: bytes) -> None:
-        """Write a head, or part of a body."""
-        head, self._head = self._head, b""
-        if head is None and _LENGTH in data:
-            self._head = data
-        elif head:
-            self._transport.writelines((head, data))
-        else:
-            self._transport.write(data)
-
-    def end(self) -> None:
-        """Write a head whose body never came, and expect another response."""
-        if self._head:
-            self._transport.write(self._head)
-        self._head = None
-
-    def close(self) -> None:
-        """Write what waits, and close the transport."""
-        self.end()
-        self._transport.close()
 
 
 class _NoTrailers(list[Any]):
@@ -142,7 +108,6 @@ class DeadlineProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Register the connection; answer 503 if there are too many."""
         super().connection_made(transport)
-        self._responses = ResponseWriter(transport)
         if self._limit.admit(self):
             self._set_read_timer(self._block.header_timeout, self._expire_head)
         else:
@@ -202,7 +167,6 @@ class DeadlineProtocol(HttpToolsProtocol):
         if upgrade:
             self._ignore_upgrade(self.parser.get_method())
         super().on_headers_complete()
-        self.cycle.transport = cast(Any, self._responses)
         if upgrade:
             self.cycle.keep_alive = False
         self.headers = _NoTrailers()
@@ -223,7 +187,6 @@ class DeadlineProtocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """Called after a response was written: send a pending refusal, or go on to the next request."""
-        self._responses.end()
         if self._refusal and not self.pipeline:
             self._close_gracefully(self._refusal)
             return
@@ -355,7 +318,6 @@ class DeadlineProtocol(HttpToolsProtocol):
         """
         self._ignores_input = True
         self._limit.waiting[self] = None
-        self._responses.end()
         self.transport.write(last)
         try:
             self.transport.write_eof()
