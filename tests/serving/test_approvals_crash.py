@@ -3,12 +3,15 @@
 import json
 import signal
 import threading
-from contextlib import suppress
+from contextlib import closing, suppress
 
 import pytest
 from waiting import until
 
 from serving.process_support import served
+from toolyard.serving.idempotency import read_entry
+from toolyard.sessions.records import open_records
+from toolyard.sessions.store.sqlite import SqliteStore
 
 pytestmark = pytest.mark.process
 
@@ -48,6 +51,10 @@ def test_a_server_killed_while_a_request_waits_leaves_the_approval_and_the_reque
         waiting.start()
         until(lambda: first.ask("/v1/approvals?state=pending")[1]["approvals"])
         [before] = first.ask("/v1/approvals")[1]["approvals"]
+        # Killed before it has stored that the call is held, its answer would be that this is unknown.
+        with closing(SqliteStore(tmp_path / "s.db")) as store:
+            answers = open_records(store)
+            until(lambda: any(read_entry(each.value).unfinished for each in answers.all("answer")))
         first.process.send_signal(signal.SIGKILL)
         waiting.join()
     with yard_in(tmp_path) as second:
