@@ -191,6 +191,7 @@ def test_a_held_call_comes_through_with_its_code_and_runs_once_somebody_approved
             assert agent.approvals.get(found.id).outcome.code == "ok"
             with pytest.raises(ApprovalError, match="is decided already"):
                 boss.approvals.deny(found.id)
+            assert [one.state for one in boss.approvals.list(state="all").approvals] == ["used"]
 
 
 def test_what_is_not_there_and_cursors_made_up_are_errors_of_their_kind(tmp_path):

@@ -18,6 +18,8 @@ from toolyard.model.names import glob_matcher
 from toolyard.model.tool import digest
 
 ApprovalState = Literal["pending", "approved", "denied", "expired", "used"]
+WantedState = Literal[ApprovalState, "all"]
+"""What a list of approvals is asked for."""
 TIMES = ("created", "expires", "decided_at", "used_at")
 """The fields of an approval that are times."""
 

@@ -25,7 +25,16 @@ from typing import NamedTuple, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from toolyard.calls.approval import OPERATOR, Approval, ApprovalState, Decider, Outcome, check_decider, may_see
+from toolyard.calls.approval import (
+    OPERATOR,
+    Approval,
+    ApprovalState,
+    Decider,
+    Outcome,
+    WantedState,
+    check_decider,
+    may_see,
+)
 from toolyard.loop.threads import Threads, await_future
 from toolyard.model.errors import (
     ApprovalError,
@@ -96,7 +105,7 @@ class Approvals:
         self,
         *,
         by: Decider = OPERATOR,
-        state: ApprovalState | None = None,
+        state: WantedState | None = None,
         tool: str | None = None,
         session_id: str | None = None,
         owner: str | None = None,
@@ -104,7 +113,7 @@ class Approvals:
         cursor: str | None = None,
     ) -> ApprovalPage:
         """The matching approvals that `by` may see, newest first."""
-        wanted = {"state": state, "tool": tool, "session_id": session_id, "owner": owner}
+        wanted = {"state": None if state == "all" else state, "tool": tool, "session_id": session_id, "owner": owner}
         asked = [(name, value) for name, value in wanted.items() if value is not None]
         below = None if cursor is None else _read_cursor(cursor)
         fitting = (

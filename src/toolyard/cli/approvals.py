@@ -7,11 +7,11 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from cyclopts import Parameter
 
-from toolyard.calls.approval import Approval, ApprovalState, Preview, format_time
+from toolyard.calls.approval import Approval, Preview, WantedState, format_time
 from toolyard.calls.approvals import Approvals
 from toolyard.calls.policy import Ask
 from toolyard.cli.options import YARD, YardOptions
@@ -27,7 +27,7 @@ ApprovalName = Annotated[str, Parameter(help="Id of the approval.")]
 ReasonOption = Annotated[str | None, Parameter(name="--reason", help="Reason, shown to the caller.")]
 
 
-def list_(*, state: ApprovalState | Literal["all"] = "pending", options: YardOptions = YARD) -> int:
+def list_(*, state: WantedState = "pending", options: YardOptions = YARD) -> int:
     """List the calls that wait for approval, newest first.
 
     Parameters
@@ -36,7 +36,7 @@ def list_(*, state: ApprovalState | Literal["all"] = "pending", options: YardOpt
         State of the approvals to list.
     """
     with _open_approvals(options.config) as approvals:
-        found = approvals.list(state=None if state == "all" else state, limit=_MOST).approvals
+        found = approvals.list(state=state, limit=_MOST).approvals
     columns = ["id", "state", "tool", "arguments", "caller", "session", "from", "expires"]
     if not found:
         warn(f"looked in {describe_store(options.config)}")

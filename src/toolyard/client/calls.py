@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from toolyard.calls.approval import TIMES, Approval, ApprovalState
+from toolyard.calls.approval import TIMES, Approval, WantedState
 from toolyard.calls.approvals import ApprovalPage
 from toolyard.calls.journal import CallFilter, CallRow
 from toolyard.client.wire import API, ServerWire, make_refusal_error, quote_segment
@@ -154,7 +154,7 @@ class RemoteApprovals:
     async def alist(
         self,
         *,
-        state: ApprovalState | None = None,
+        state: WantedState | None = None,
         tool: str | None = None,
         session_id: str | None = None,
         limit: int = 100,

@@ -123,6 +123,7 @@ def test_each_state_is_said_in_words_with_its_time(yard, order, browse):
     call(yard, "shop::update_order", order)
     assert "ended with <code>ok</code>" in client.get("/console/approvals?state=used").text
     assert "No expired approvals" in client.get("/console/approvals?state=expired").text
+    assert waiting["id"] in client.get("/console/approvals?state=all").text
 
 
 def test_deciding_twice_and_deciding_nothing_say_so(yard, order, browse):

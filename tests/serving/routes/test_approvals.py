@@ -266,6 +266,7 @@ def test_lists_filter_and_page_newest_first_and_made_up_cursors_are_refused(tmp_
             *(1, 1, 6),
             0,
         )
+        assert count("state=all") == count("limit=100") == 6, "as toolyard approvals list --state all"
         for query in ("cursor=made~up", "state=lost", "limit=0", "colour=red"):
             assert yard.get(f"/v1/approvals?{query}").status == 400
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 from starlette.requests import Request
 from starlette.responses import Response
 
-from toolyard.calls.approval import ApprovalState
+from toolyard.calls.approval import WantedState
 from toolyard.model.call import Notify
 from toolyard.model.errors import SessionError
 from toolyard.serving.console.rendering import PageView, item_path, redirect
@@ -172,7 +172,7 @@ async def _open_session(service: Service, request: Request, form: Mapping[str, s
 
 
 async def show_approvals(service: Service, request: Request) -> Row:
-    """`GET /console/approvals`: pending approvals; `?state=` shows another state, and an empty one shows all."""
+    """`GET /console/approvals`: pending approvals; `?state=` shows another state, or `all`."""
     state = query_str(request, "state")
     return await _list_approvals(service, caller_of(request).principal, state, query_str(request, "cursor"))
 
@@ -207,9 +207,9 @@ async def decide_approval(
 
 
 async def _list_approvals(service: Service, principal: Principal, state: str | None, cursor: str | None) -> Row:
-    states: tuple[str, ...] = get_args(ApprovalState)
-    wanted = "pending" if state is None else state
-    if wanted and wanted not in states:
+    states: tuple[str, ...] = get_args(WantedState)
+    wanted = state or "pending"
+    if wanted not in states:
         raise HttpFault(400, "request.invalid_query", f"state must be one of {', '.join(states)}")
-    page = await service.approvals.list_page(principal, state=wanted or None, limit=_APPROVALS, cursor=cursor)
+    page = await service.approvals.list_page(principal, state=wanted, limit=_APPROVALS, cursor=cursor)
     return {"state": wanted, "states": states, "notice": "", "next_cursor": None, **page}

@@ -9,7 +9,16 @@ from msgspec import UNSET, Meta, UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
 
-from toolyard.calls.approval import ANONYMOUS, Approval, ApprovalState, Decider, Outcome, Preview, check_decider
+from toolyard.calls.approval import (
+    ANONYMOUS,
+    Approval,
+    ApprovalState,
+    Decider,
+    Outcome,
+    Preview,
+    WantedState,
+    check_decider,
+)
 from toolyard.calls.approvals import Approvals
 from toolyard.model.call import Mode
 from toolyard.model.errors import ApprovalError, DefinitionError
@@ -128,7 +137,7 @@ def _may_decide(approval: Approval, decider: Decider) -> bool:
 
 
 _QUERY = (
-    QueryParameter("state", {"type": "string", "enum": list(get_args(ApprovalState))}, "Only approvals in this state."),
+    QueryParameter("state", {"type": "string", "enum": list(get_args(WantedState))}, "Only approvals in this state."),
     QueryParameter("tool", {"type": "string", "minLength": 1}, "Only approvals of this tool, by its qualified name."),
     QueryParameter("session", {"type": "string", "minLength": 1}, "Only approvals of calls in this session."),
     limit_parameter("Approvals"),
