@@ -224,12 +224,19 @@ async def test_what_an_async_tool_raises_is_its_own_failure():
     async def panic_together():
         raise BaseExceptionGroup("together", [Panic(), ValueError()])
 
-    tools = cancelled, stop, leave, panic, panic_together
+    async def exit_at_once():
+        raise GeneratorExit
+
+    async def exit_later():
+        await asyncio.sleep(0)
+        raise GeneratorExit
+
+    tools = cancelled, stop, leave, panic, panic_together, exit_at_once, exit_later
     engine = made(*tools)
     calls = [call(tool.__name__) for tool in tools]
     for results in (await engine.aexecute("s", calls), await asyncio.to_thread(engine.execute, "s", calls)):
-        assert [result.error_info.code for result in results] == ["tool.execution_error"] * 5
-    assert len(results_of(engine)) == 10
+        assert [result.error_info.code for result in results] == ["tool.execution_error"] * 7
+    assert len(results_of(engine)) == 14
 
 
 async def test_a_sync_tool_in_a_thread_that_raises_what_stops_a_thread_fails_alone():

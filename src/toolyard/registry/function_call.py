@@ -6,6 +6,7 @@ Also tracks whether the current code runs inside a simulation, since calls made 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from contextvars import ContextVar, Token
 from functools import partial
 from types import CoroutineType
@@ -148,6 +149,8 @@ async def await_answer(tool: Tool, work: Coroutine[Any, Any, Any], faults: tuple
     """
     import asyncio
 
+    # Only its identity: the task keeps the error, whose traceback refers to this frame.
+    runner = id(asyncio.current_task())
     try:
         return await work
     except CallError as error:
@@ -163,11 +166,19 @@ async def await_answer(tool: Tool, work: Coroutine[Any, Any, Any], faults: tuple
             raise
         # This call was not cancelled; something that it awaited was.
         raise make_tool_error(tool, error) from error
-    except GeneratorExit:
-        raise  # this coroutine is being closed
     except BaseException as error:
+        if isinstance(error, GeneratorExit) and _find_runner() != runner:
+            raise  # this coroutine is being closed, from outside of the task that ran it
         # Some, such as SystemExit, would end the loop and every other call on it; all would end the batch.
         raise make_tool_error(tool, error) from error
+
+
+def _find_runner() -> int | None:
+    import asyncio
+
+    with suppress(RuntimeError):  # no loop is running
+        return id(asyncio.current_task())
+    return None
 
 
 def integral_arguments(names: tuple[str, ...], arguments: dict[str, Any]) -> dict[str, Any]:
