@@ -74,6 +74,13 @@ def test_a_part_of_a_python_file_is_named_like_the_file(capsys, folder):
     assert "no attribute 'Dsk'; did you mean 'Desk'?" in capsys.readouterr().err
 
 
+def test_a_colon_in_a_folder_name_is_no_part_of_a_file(capsys, folder):
+    (folder / "at 10:30").mkdir()
+    (folder / "mine.py").rename(folder / "at 10:30" / "mine.py")
+    assert answer(capsys, "call", "at 10:30/mine.py", "add", "a=1", "b=2")[1]["result"] == 3
+    assert answer(capsys, "show", "at 10:30/mine.py::add")[1][0]["name"] == "default::add"
+
+
 @pytest.mark.parametrize("verb", [("tools",), ("call", "add", "a=1", "b=2"), ("session", "list")], ids=" ".join)
 def test_a_missing_file_of_the_environment_is_told_with_the_variable(capsys, monkeypatch, verb):
     monkeypatch.setenv("TOOLYARD_CONFIG", "gone.yaml")

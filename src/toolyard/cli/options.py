@@ -15,6 +15,7 @@ from cyclopts import App, CycloptsError, Parameter
 
 from toolyard.constants import TOOL_NAMESPACE_SEP
 from toolyard.model.errors import ConfigError
+from toolyard.parsing.files import file_of
 
 
 @Parameter(name="*")
@@ -101,7 +102,8 @@ def name_file(app: App, arguments: Sequence[str]) -> list[str]:
         file, _, meant = path.rpartition(":")
         if meant and not mark and Path(file).suffix.lower() in _SUFFIXES and Path(file).is_file():
             raise ConfigError(f"{path}: a tool of a file is written with two colons, {file}{TOOL_NAMESPACE_SEP}{meant}")
-        if Path(file or path).suffix.lower() not in _SUFFIXES or not (mark or len(places) > 1 or Path(path).is_file()):
+        is_likely = mark or len(places) > 1 or Path(path).is_file()
+        if not is_likely or file_of(Path(path)).suffix.lower() not in _SUFFIXES:
             return list(arguments)
     rest[places[0] : places[0] + 1] = [name] if mark else []
     return [*verb, _OPTION, path, *rest]
