@@ -6,6 +6,7 @@ import sqlite3
 import stat
 import tempfile
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -102,8 +103,17 @@ def test_a_newer_version_of_the_tables_is_refused(tmp_path):
     store = SqliteStore(tmp_path / "s.db")
     store._writer.execute("PRAGMA user_version = 99")
     store.close()
-    with pytest.raises(SessionError, match=r"newer toolyard.*99"):
+    with pytest.raises(SessionError, match=r"newer toolyard.*99.*upgrade"):
         SqliteStore(tmp_path / "s.db")
+
+
+def test_a_copy_made_by_vacuum_is_opened_in_the_same_mode_as_the_original(tmp_path):
+    SqliteStore(tmp_path / "s.db").close()
+    with closing(sqlite3.connect(tmp_path / "s.db")) as db:
+        db.execute("VACUUM INTO ?", [str(tmp_path / "copy.db")])
+    SqliteStore(tmp_path / "copy.db").close()
+    with closing(sqlite3.connect(tmp_path / "copy.db")) as db:
+        assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
 def test_a_damaged_file_is_an_error_not_a_wrong_answer(tmp_path):

@@ -176,7 +176,7 @@ class SqliteStore(SessionStore):
         except OSError as error:
             raise SessionError(f"cannot create {self._path}: {error}; choose a path that can be written") from error
         except ForeignDatabaseError as error:
-            raise SessionError(f"{self._path}: {error}; choose another file for the sessions") from error
+            raise SessionError(f"{self._path}: {error}") from error
         except sqlite3.Error as error:
             raise self._failing(error) from error
 
@@ -215,11 +215,13 @@ def open_database(
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     if not path.is_file():
-        raise ForeignDatabaseError("this is not a file")
+        raise ForeignDatabaseError("this is not a file; name one")
     db = connect_database(path, patience)
     try:
-        if _read_version(db, application, version) != version:
-            _use_wal(db, patience)
+        known = _read_version(db, application, version)
+        # Also for a file with all tables: a copy by VACUUM INTO is in another mode.
+        _use_wal(db, patience)
+        if known != version:
             db.execute("BEGIN IMMEDIATE")
             # Read again: another process may have created the tables meanwhile.
             upgrade(db, _read_version(db, application, version))
@@ -241,9 +243,10 @@ def _read_version(db: sqlite3.Connection, application: int, version: int) -> int
     # One statement: between two, another process may create the tables.
     found, owner, existing = db.execute(_READ_MARKS).fetchone()
     if owner != application and (owner or found or existing):
-        raise ForeignDatabaseError("this is another program's database")
+        raise ForeignDatabaseError("this is another program's database; choose another file")
     if found > version:
-        raise ForeignDatabaseError(f"a newer toolyard wrote it (version {found}, this one knows {version})")
+        known = f"version {found}, this one knows {version}"
+        raise ForeignDatabaseError(f"a newer toolyard wrote it ({known}); upgrade toolyard, or choose another file")
     return int(found)
 
 
