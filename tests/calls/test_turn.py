@@ -388,3 +388,12 @@ def test_a_tool_is_looked_at_beside_the_loop_when_it_is_first_called():
         looks.append({wait.block.func.__name__ for wait in waits_of(flow)})
         assert [result.result for result in results] == [1]
     assert looks[0] - looks[1] == {"_bind_off_loop"}
+
+
+def test_a_long_text_of_a_tool_that_promises_nothing_is_read_beside_the_loop():
+    engine = engine_of(tool_of(lambda: {"a": "x" * 2_000_000}, name="give"))
+    in_thread = engine.execute("s", [call("give")])
+    results = []
+    flow = batch_flow(engine._path, engine.sessions.find("s"), [call("give")], ask(on_loop=True), results)
+    assert True in [waits_by(wait, make_result) for wait in waits_of(flow)]
+    assert results == in_thread

@@ -40,6 +40,8 @@ _NO_CHANGES: Changes = {}
 _MAX_DEPTH = 500
 _QUICK = 2_000
 """Number of values of an answer that can be examined in a few milliseconds."""
+_LONG = 1024 * 1024
+"""Bytes of an answer that can be decoded and compared in a few milliseconds."""
 _LEAVES = frozenset({str, int, bool, type(None)})
 
 
@@ -50,7 +52,11 @@ def _refuse(value: Any) -> Any:
 _encode_plain = msgspec.json.Encoder(enc_hook=_refuse).encode
 
 
-def plain_answer(value: Any, invocation: Invocation, max_bytes: int) -> tuple[Any, bytes]:
+class _LongAnswerError(Exception):
+    """The text of an answer is too long to be examined on an event loop."""
+
+
+def plain_answer(value: Any, invocation: Invocation, max_bytes: int, on_loop: bool = False) -> tuple[Any, bytes]:
     """The value as plain data and its JSON text; `InvalidOutput` if it cannot be JSON or is too large."""
     kind = type(value)
     if kind in _LEAVES:
@@ -62,6 +68,8 @@ def plain_answer(value: Any, invocation: Invocation, max_bytes: int) -> tuple[An
             _check_size(value, invocation, max_bytes)
         try:
             text = _encode_plain(value)
+            if on_loop and len(text) > _LONG:
+                raise _LongAnswerError
             plain = _decode(text)
             if plain != value:
                 text, plain = _encode_objects(value, invocation, max_bytes)
@@ -113,7 +121,7 @@ def make_result(
 
     With `on_loop`, returns None, without side effects, if this may take more than a few milliseconds.
     """
-    call, bound = invocation.call, invocation.bound
+    call, bound, changes = invocation.call, invocation.bound, _NO_CHANGES
     metadata: dict[str, Any] = {}
     try:
         if type(value) is Content:
@@ -122,7 +130,9 @@ def make_result(
             value = value.result
         if on_loop and _is_large(value):
             return None
-        plain, text = plain_answer(value, invocation, plan.max_result_bytes)
+        plain, text = plain_answer(value, invocation, plan.max_result_bytes, on_loop)
+    except _LongAnswerError:
+        return None
     except (CallError, KeyboardInterrupt):
         raise
     except BaseException as error:
@@ -132,10 +142,8 @@ def make_result(
     if plan.accepts_output is not None and (len(text) > plan.small_output or not plan.accepts_output(plain)):
         if on_loop:
             return None
-        violations = check_output(plain, invocation, plan.settings)
-        if violations:
+        if violations := check_output(plain, invocation, plan.settings):
             metadata["output_violations"] = violations
-    changes = _NO_CHANGES
     if plan.is_direct:
         if bound.coercions:
             metadata |= call_metadata(bound, None)
