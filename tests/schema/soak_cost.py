@@ -87,6 +87,7 @@ REQUESTS = {
     "31,000 wrong objects": (OBJECTS, {"v": [{"a": 1, "b": 2}] * 31_000}),
     "95,000 lists": (holding({}), {"v": [[]] * 95_000}),
     "4 MB of text": (holding({"type": "string", "pattern": "^(a|b|ab)*$"}), {"v": "ab" * 1_900_000}),
+    "90,000 keys, and one of idempotency": (holding({}), {"v": {f"{hash(f'{n}'):x}": n for n in range(90_000)}}),
     "40,000 letters, a long pattern": (LONG_PATTERN, {"v": "ab" * 20_000}),
 }
 """Schemas, and arguments within the limits of a server."""
@@ -147,7 +148,13 @@ async def look_at_clock(held):
 async def ask(app, method, path, body):
     """Status and body of an answer."""
     pieces, answer = [body[at : at + 65536] for at in range(0, len(body), 65536)] or [b""], []
-    headers = {"host": "localhost", "content-type": "application/json", "content-length": str(len(body))}
+    # The body is hashed, too.
+    headers = {
+        "idempotency-key": "k",
+        "host": "localhost",
+        "content-type": "application/json",
+        "content-length": str(len(body)),
+    }
 
     async def receive():
         await asyncio.sleep(0 if pieces else 3600)

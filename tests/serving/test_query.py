@@ -1,5 +1,6 @@
 """Query parameters."""
 
+import asyncio
 import base64
 import hashlib
 import json
@@ -16,6 +17,7 @@ from toolyard.serving.query import (
     Position,
     QueryParameter,
     digest_json,
+    digest_off_loop,
     query_int,
     read_cursor,
     read_query,
@@ -93,6 +95,22 @@ def test_a_cursor_that_is_sealed_and_holds_something_else_was_made_up(place):
 def test_digests_are_equal_for_equal_json_only(one, two):
     same = json.dumps(one, sort_keys=True) == json.dumps(two, sort_keys=True)
     assert (digest_json(one) == digest_json(two)) is same
+
+
+async def test_the_digest_of_many_values_is_the_same_and_is_computed_beside_the_loop():
+    keys = [f"{chr(number * 7919 % 0x10FFFF or 1)}{number}" for number in range(9_000)]
+    keys = [key for key in keys if not "\ud800" <= key[0] <= "\udfff"]
+    parts = ("POST", {"args": [{key: {"b": [1.0, None], "a": "\u00e9"} for key in keys}]})
+    digesting = asyncio.ensure_future(digest_off_loop(parts))
+    await asyncio.sleep(0)
+    assert not digesting.done()
+    assert await digesting == digest_json(*parts) == await digest_off_loop(tuple(reversed_keys(parts)))
+
+
+def reversed_keys(value):
+    if isinstance(value, dict):
+        return {key: reversed_keys(value[key]) for key in reversed(value)}
+    return [reversed_keys(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def test_the_order_of_keys_does_not_change_a_digest():

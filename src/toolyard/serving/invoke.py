@@ -28,6 +28,7 @@ from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.idempotency import Idempotency, KeyedRequest
 from toolyard.serving.identity import NOBODY, Caller, Principal
 from toolyard.serving.monitoring import Metrics
+from toolyard.serving.query import digest_off_loop
 from toolyard.serving.stored_answers import StoredAnswer
 
 TOOL_ID = "tool_"
@@ -223,7 +224,7 @@ class Invoker:
         self,
         caller: Caller,
         key: str | None,
-        find_digest: Callable[[], bytes],
+        about: Sequence[Any],
         make: Callable[[], Awaitable[Response]],
         interrupted: Callable[[ErrorInfo], Response],
         *,
@@ -231,13 +232,14 @@ class Invoker:
     ) -> Response:
         """Answer a request. With an idempotency key, the first answer is stored and replayed for repeats.
 
+        `about` is what a repeat has in common with the first request: another request with the key is a conflict.
         If a process died before it had an answer, a repeat gets `interrupted`, or runs again if `tool_name` is a READ
         tool. An answer with held calls is not final: a repeat runs those again. With `Prefer: wait=N`, wait up to N
         seconds for the held calls to be decided before answering.
         """
         send = make
         if key is not None:
-            send = partial(self._run_keyed, caller, key, find_digest(), make, interrupted, tool_name)
+            send = partial(self._run_keyed, caller, key, await digest_off_loop(about), make, interrupted, tool_name)
         elif b"prefer" not in caller.headers:
             return await make()
         response = await send()

@@ -1,21 +1,24 @@
 """Query parameters: declared with a JSON Schema, validated, and read as strings, integers and fractions.
 
 The cursor of a paged list is a position, authenticated with a digest of what the list depends on (filters, owner), so
-that no other list accepts it. `digest_json` computes the digest; idempotent requests use it too.
+that no other list accepts it. `digest_json` computes the digest; idempotent requests use it too, off the event loop.
 """
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Annotated, Any, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
 from starlette.requests import Request
 
+from toolyard.model.json_schema import is_small
 from toolyard.serving.http_fault import HttpFault
 
 T = TypeVar("T")
@@ -151,6 +154,26 @@ _canonical = msgspec.json.Encoder(order="sorted").encode
 def digest_json(*parts: Any) -> bytes:
     """Return a digest that is equal for equal JSON, whatever the order of keys."""
     return hashlib.sha256(_canonical(parts)).digest()
+
+
+async def digest_off_loop(parts: Sequence[Any]) -> bytes:
+    """Return `digest_json(*parts)`. Of many values a thread computes it, in steps between which the loop can go on."""
+    if all(map(is_small, parts)):
+        return digest_json(*parts)
+    ordered = await asyncio.to_thread(_sort_keys, list(parts))
+    return await asyncio.to_thread(lambda: hashlib.sha256(msgspec.json.encode(ordered)).digest())
+
+
+_RUN = 4096
+"""Keys sorted at once. What is sorted in runs is sorted fast: one sort of 90,000 keys would block all threads."""
+
+
+def _sort_keys(value: Any) -> Any:
+    if type(value) is dict:
+        keys = list(value)
+        runs = (sorted(keys[at : at + _RUN]) for at in range(0, len(keys), _RUN))
+        return {key: _sort_keys(value[key]) for key in sorted(chain.from_iterable(runs))}
+    return [_sort_keys(item) for item in value] if type(value) is list else value
 
 
 def write_cursor(digest: bytes, *place: int | str) -> str:

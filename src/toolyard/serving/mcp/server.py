@@ -65,7 +65,7 @@ from toolyard.serving.mcp.json_rpc import (
     refuse_request,
 )
 from toolyard.serving.mcp.sessions import McpSession, McpSessions, MessageReceiver, collect_mail
-from toolyard.serving.query import DIGEST_BYTES, Position, digest_json, read_cursor, write_cursor
+from toolyard.serving.query import DIGEST_BYTES, Position, read_cursor, write_cursor
 from toolyard.serving.routing import JsonResponse
 from toolyard.serving.session_view import SessionQuota
 from toolyard.serving.streams import Subscribers
@@ -382,7 +382,7 @@ class McpEndpoint:
         known = names.resolve_tool(wanted, context.caller.principal) if type(wanted) is str else None
         tool_name = known.name if known is not None else wanted if type(wanted) is str else None
         answer = await self._invoker.run_idempotent(
-            *(context.caller, f"mcp:{key}", lambda: digest_json("tools/call", name, arguments), make, interrupted),
+            *(context.caller, f"mcp:{key}", ("tools/call", name, arguments), make, interrupted),
             tool_name=tool_name,
         )
         found: Json = _decode(bytes(answer.body))

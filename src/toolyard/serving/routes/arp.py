@@ -20,7 +20,7 @@ from toolyard.serving.catalog_view import CatalogView
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import NOBODY, Principal
 from toolyard.serving.invoke import TOOL_ID, Invoker, ServedNames, show_error, wrap_result
-from toolyard.serving.query import digest_json, query_str
+from toolyard.serving.query import query_str
 from toolyard.serving.routes.tools import FINGERPRINT
 from toolyard.serving.routing import JsonResponse, caller_of, operation, or_default, path_value, read_json
 from toolyard.serving.wire_types import Count, Extensions, Json, Name, Shape
@@ -170,7 +170,7 @@ class ArpTools:
             return _answer_call(body, result, int((time.perf_counter() - began) * 1000))
 
         return await self._invoker.run_idempotent(
-            *(caller, f"invocation:{body.invocation_id}", lambda: digest_json(plain), make),
+            *(caller, f"invocation:{body.invocation_id}", (plain,), make),
             lambda info: _answer_failure(body.invocation_id, info, 0),
             tool_name=call.name,
         )

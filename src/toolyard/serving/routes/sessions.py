@@ -279,12 +279,9 @@ class SessionRoutes:
         return self._invoker.resolve_call(caller.principal, given)
 
     async def _run_idempotent(self, request: Request, plain: Any, make: Callable[[], Awaitable[Response]]) -> Response:
-        def find_digest() -> bytes:
-            return digest_json(request.method, request.scope["path"], plain)
-
-        caller = caller_of(request)
+        caller, about = caller_of(request), (request.method, request.scope["path"], plain)
         return await self._invoker.run_idempotent(
-            caller, read_idempotency_key(caller), find_digest, make, _answer_interrupted
+            caller, read_idempotency_key(caller), about, make, _answer_interrupted
         )
 
     @operation(f"GET {_SESSION_PATH}", "One session", answers={200: SessionView}, errors=(404,))

@@ -32,7 +32,6 @@ from toolyard.serving.invoke import (
 from toolyard.serving.query import (
     CURSOR,
     QueryParameter,
-    digest_json,
     limit_parameter,
     make_invalid_cursor,
     query_fraction,
@@ -174,7 +173,7 @@ class ToolRoutes:
         make = partial(self._run_call, caller, call, body.context, trace, root)
         return await self._invoker.run_idempotent(
             *(caller, read_idempotency_key(caller)),
-            lambda: digest_json(request.method, request.scope["path"], call.overload, plain),
+            (request.method, request.scope["path"], call.overload, plain),
             *(make, lambda info: _answer_failure(info, {"latency_ms": 0})),
             tool_name=call.name,
         )
