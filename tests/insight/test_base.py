@@ -206,11 +206,15 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_no_progress_bar_without_a_terminal(monkeypatch):
-    out = io.StringIO()
+def test_no_progress_bar_without_a_terminal_but_a_line_of_the_log_now_and_then(monkeypatch, caplog):
+    out, now = io.StringIO(), [100.0]
     monkeypatch.setattr(sys, "stderr", out)
     monkeypatch.setattr(base, "PROGRESS_DELAY", -1)
-    assert list(base.track_progress(range(5), "work", 5)) == [0, 1, 2, 3, 4]
+    monkeypatch.setattr(base.time, "monotonic", lambda: now[0])
+    for item in base.track_progress(range(40), "weaving", 40):
+        now[0] += 3.0
+        assert len(caplog.messages) == sum(item >= number for number in (4, 25)), item
+    assert caplog.messages == ["weaving: 10% done, about 108 s to go", "weaving: 62% done, about 45 s to go"]
     assert out.getvalue() == ""
 
 

@@ -13,6 +13,7 @@ class WordCounts(ToolEnrichment):
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
 from abc import ABC, abstractmethod
@@ -73,13 +74,16 @@ T = TypeVar("T")
 
 PROGRESS_DELAY = 1.0
 """Seconds of work before a progress bar appears."""
+LINE_DELAY, LINE_PAUSE = 10.0, 60.0
+"""Seconds of work before the first line about it, and between two, where there is no terminal."""
+_log = logging.getLogger(__name__)
 
 
 def track_progress(items: Iterable[T], label: str, total: int | None = None) -> Iterator[T]:
-    """Yield the items; show a progress bar on standard error after a second, if it is a terminal."""
+    """Yield the items; show a progress bar on standard error after a second. If it is no terminal, log some lines."""
     stream = sys.stderr
     if stream is None or stream.closed or not stream.isatty():
-        yield from items
+        yield from _log_progress(items, label, total)
         return
     begun, source, done = time.monotonic(), iter(items), 0
     for item in source:
@@ -98,6 +102,17 @@ def track_progress(items: Iterable[T], label: str, total: int | None = None) -> 
         for item in source:
             yield item
             progress.advance(task)
+
+
+def _log_progress(items: Iterable[T], label: str, total: int | None) -> Iterator[T]:
+    begun = time.monotonic()
+    due = begun + LINE_DELAY
+    for done, item in enumerate(items):
+        if done and total and (now := time.monotonic()) > due:
+            left = (now - begun) / done * (total - done)
+            _log.warning("%s: %d%% done, about %.0f s to go", label, 100 * done // total, left)
+            due = now + LINE_PAUSE
+        yield item
 
 
 FeedMode = Literal["direct", "first", "each", "wrap"]

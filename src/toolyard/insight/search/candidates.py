@@ -376,7 +376,10 @@ class SearchEmbedder:
         texts = [text for view in views for text in view]
         examples = load_examples()
         words_too = [*words, *examples.served, *examples.foreign]
-        self._catalog = {**self._embed_texts(texts, "tools"), **self._embed_texts(words_too, "words")}
+        self._catalog = {
+            **self._embed_texts(texts, "embedding tools"),
+            **self._embed_texts(words_too, "embedding words"),
+        }
         # The product with a mean equals the mean of the products, so one vector per tool suffices.
         raw = np.mean([self._stack_rows(view) for view in views or [()]], axis=0)
         word_rows = self._stack_rows(words)
