@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import re
 import threading
+import time
 
 import pytest
 from waiting import SOON, until
@@ -63,6 +65,24 @@ def test_a_pause_between_rounds_ends_with_the_deadline(server, links):
     link.list_tools()
     with pytest.raises(CallTimeout, match=r"within 0\.[12]") as raised:
         link.call("wait", {}, deadline=in_seconds(0.2))
+    assert raised.value.info.effect == "unknown"
+
+
+def test_a_round_that_ends_with_the_deadline_is_told_with_the_seconds_of_the_whole_call(server, links):
+    deadline, never = [0.0], threading.Event()
+
+    def late(params):
+        until(lambda: time.monotonic() > deadline[0] - 0.2)
+        return ACCEPT
+
+    server.calls["ask"] = in_turn(respond_result(ASK), lambda connection, request: never.wait(SOON))
+    link = links(server_at(server), Handlers(elicitation=late))
+    link.list_tools()
+    deadline[0] = in_seconds(1.0)
+    with pytest.raises(CallTimeout) as raised:
+        link.call("ask", {}, deadline=deadline[0])
+    never.set()
+    assert float(re.search(r"within (\S+) s", str(raised.value))[1]) > 0.2
     assert raised.value.info.effect == "unknown"
 
 

@@ -285,6 +285,8 @@ def test_progress_is_shown_while_a_call_runs(page, slow):
 def test_a_call_is_cancelled_where_it_runs(page, slow):
     page.goto(slow.url)
     page.get_by_role("button", name="Run").click()
+    # A call cancelled before the server has begun it runs nowhere.
+    page.get_by_text("one step of three").wait_for()
     page.get_by_role("button", name="Cancel").click()
     page.get_by_text("Cancelled. It may have taken effect").wait_for()
     until(lambda: slow.ended == ["cancelled"])

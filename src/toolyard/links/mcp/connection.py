@@ -36,7 +36,7 @@ from toolyard.links.mcp.wire import McpWire, Request
 from toolyard.loop.pacing import backoff_delay
 from toolyard.loop.threads import Threads
 from toolyard.model.call import Notice, Notify
-from toolyard.model.errors import CallError, Denied, Interrupted, ToolFailed
+from toolyard.model.errors import CallError, CallTimeout, Denied, Interrupted, ToolFailed
 
 _FIRST_PAUSE = 0.05
 _FIRST_RESUBSCRIBE = 0.25
@@ -130,6 +130,9 @@ class Connection:
                 result = await self._call_once({**params, **more}, headers, call.deadline, notify)
             except SessionLostError:
                 raise Interrupted(f"{self.peer.name} was lost before {call.name} received its input") from None
+            except CallTimeout:
+                # Its own says how much this round had left.
+                raise make_timeout_error(self.peer.name, seconds) from None
             except CallError as error:
                 raise mark_effect_unknown(error) from None  # the server has begun the call in the first round
         if result.get("resultType") != "input_required":
