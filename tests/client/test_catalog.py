@@ -108,7 +108,8 @@ def test_twins_are_listed_and_the_first_stays(fake):
     fake.tools.append(fake.tools[0])
     with RemoteToolRegistry(fake.url) as registry:
         assert len(registry) == 1
-        assert "duplicate tool" in registry.report.rejected[0].reason
+        [rejection] = registry.report.rejected
+        assert f"registered twice (both {fake.url})" in rejection.reason and rejection.where == fake.url
 
 
 def test_everything_a_tool_has_comes_along():

@@ -70,6 +70,12 @@ def test_an_identical_schema_under_one_name_is_a_duplicate_with_the_seeds_words_
     assert "b.yaml" in str(caught.value)
 
 
+def test_twins_that_are_added_in_code_are_said_to_be():
+    for add in (lambda: ToolRegistry([tool(), tool()]), lambda: ToolRegistry([tool()]).add(tool())):
+        with pytest.raises(DuplicateToolError, match=r"twice \(both added in code\); give one of them another name"):
+            add()
+
+
 def test_a_source_given_twice_is_reported_by_its_positions(tmp_path):
     for name in ("a.json", "b.json"):
         (tmp_path / name).write_text(json.dumps({name[0]: [{"name": "get", "parameters": CITY}]}))

@@ -148,6 +148,7 @@ class Catalog(ToolLoader):
                 label = name if isinstance(name, str) else None
                 rejected.append(Rejection(self.source, str(error), label, type(error).__name__))
                 continue
+            candidate.place = f" at {self.source}" if candidate.tool.source else self.source
             candidates.append(candidate)
             rewrites.extend(changes)
         self.admitted = candidates

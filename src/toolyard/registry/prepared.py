@@ -295,7 +295,7 @@ class PreparedTool:
     @property
     def origin(self) -> str:
         """The tool's source and, if known, its place there."""
-        return f"{self.tool.source or 'added in code'}{self.place}"
+        return f"{self.tool.source or ''}{self.place}" or "added in code"
 
 
 def may_block_loop(candidates: tuple[PreparedTool, ...], arguments: RawArguments) -> bool:

@@ -168,12 +168,16 @@ def _refuse_duplicate(candidate: PreparedTool, known: Sequence[PreparedTool]) ->
         raise DuplicateToolError(f"{tool.qualified_name} has more than {MAX_OVERLOADS} overloads; give them names")
     for other in known:
         if other.tool.fingerprint == tool.fingerprint:
-            origins = f"{other.origin} and {candidate.origin}"
-            if other.origin == candidate.origin:
+            remedy = "give one source another namespace, or leave out what comes later by `on_duplicate: skip`"
+            if other.origin != candidate.origin:
+                origins = f"{other.origin} and {candidate.origin}"
+            elif tool.source is not None and other.source_number != candidate.source_number:
                 origins = f"{tool.source}: sources [{other.source_number}] and [{candidate.source_number}]"
+            else:
+                origins, remedy = f"both {candidate.origin}", "give one of them another name"
             raise DuplicateToolError(
                 f"duplicate tool: {tool.qualified_name} with identical input schema registered twice ({origins}); "
-                "give one source another namespace, or leave out what comes later by `on_duplicate: skip`"
+                f"{remedy}"
             )
 
 
