@@ -60,7 +60,7 @@ def test_check_lists_rejections_with_reasons_and_exits_1(capsys, tmp_path):
     assert report["sources"][0]["entries"] == 4
     code, out, _ = output(capsys, "check", "bad.yaml")
     assert code == 1
-    assert "strng" in out
+    assert "strng" in out and "bad.yaml\tincomplete\t4\t2" in out, "as the console says"
 
 
 def test_check_of_a_config_reports_every_source_even_when_one_is_broken(capsys, tmp_path):

@@ -50,7 +50,10 @@ def _show_report(report: LoadReport) -> None:
     print_table(
         "Sources",
         ["source", "state", "entries", "loaded", "rewritten", "rejected"],
-        [(s.source, s.state, *map(str, (s.entries, s.loaded, s.rewritten, len(s.rejected)))) for s in report.sources],
+        [
+            (s.source, s.standing, *map(str, (s.entries, s.loaded, s.rewritten, len(s.rejected))))
+            for s in report.sources
+        ],
     )
     for source in report.sources:
         if source.error:

@@ -63,6 +63,11 @@ class SourceReport(msgspec.Struct, frozen=True):
         return self.loaded + len(self.rejected)
 
     @property
+    def standing(self) -> State | Literal["incomplete"]:
+        """The state as people see it: `incomplete` if it is ok, but some entries were rejected."""
+        return "incomplete" if self.state == "ok" and self.rejected else self.state
+
+    @property
     def rewritten(self) -> int:
         """Number of tool names with a rewritten definition."""
         return len({rewrite.tool for rewrite in self.rewrites})

@@ -210,7 +210,10 @@ def _describe_source(source: SourceReport) -> Data:
     """One source, with the first `_MOST_LINES` report lines of each kind."""
     kinds = {"rewrites": source.rewrites, "rejected": source.rejected, "warnings": source.warnings}
     return {
-        **{name: getattr(source, name) for name in ("source", "state", "error", "entries", "loaded", "rewritten")},
+        **{
+            name: getattr(source, name)
+            for name in ("source", "state", "standing", "error", "entries", "loaded", "rewritten")
+        },
         "rejections": len(source.rejected),
         "warned": len(source.warnings),
         **{kind: msgspec.to_builtins(list(lines)[:_MOST_LINES]) for kind, lines in kinds.items()},
