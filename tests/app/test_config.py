@@ -60,6 +60,10 @@ def test_a_path_that_is_no_text_is_refused_with_its_place():
         ({"tools": [], "sessions": {"ttl": 0}}, "sessions.ttl: must be above 0, not 0"),
         ({"tools": [], "sessions": {"max_open": True}}, "must be a whole number"),
         ({"tools": [{"type": "file", "path": "x", "engine": ["y"]}]}, "not among tools.engines"),
+        (
+            {"tools": [{"type": "file", "path": "x", "engine": {"type": "lm", "k": "v"}}]},
+            "engine of the type object is",
+        ),
         ({"tools": [{"type": "file", "path": "${X"}]}, "without a variable"),
         ({"tool": []}, "did you mean 'tools'"),
     ],

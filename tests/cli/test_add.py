@@ -403,3 +403,13 @@ def test_a_name_of_a_private_network_is_told_of_too(capsys):
 def test_an_api_that_is_public_or_named_by_its_address_needs_no_such_line(spec_url, capsys):
     Path("far.json").write_text(json.dumps({**SPEC, "servers": [{"url": "https://pets.example"}]}))
     assert run(["add", "far.json"]) == 0 and "allow_hosts" not in capsys.readouterr().err
+
+
+def test_what_is_no_url_is_told_in_words_in_a_document_too(capsys):
+    assert run(["add", "http://[::1/"]) == 2 and "no valid host" in capsys.readouterr().err
+    flows = {"clientCredentials": {"tokenUrl": "http://[::1/token", "scopes": {}}}
+    schemes = {"one": {"type": "oauth2", "flows": flows}}
+    Path("odd.json").write_text(
+        json.dumps({**SPEC, "components": {"securitySchemes": schemes}, "security": [{"one": []}]})
+    )
+    assert run(["add", "odd.json"]) == 0 and "1 tool loaded" in capsys.readouterr().out

@@ -290,7 +290,8 @@ class _ConfigReader:
             engine = item.get("engine")
             if engine is not None and (not isinstance(engine, str) or engine not in engines):
                 known = f"({', '.join(engines) or 'none'}), where each has its name: {{NAME: {{type: lm, ...}}}}"
-                raise ConfigError(f"{entry.where}: engine {engine!r} is not among tools.engines {known}")
+                named = repr(engine) if isinstance(engine, str) else f"of the type {json_type(engine)}"
+                raise ConfigError(f"{entry.where}: engine {named} is not among tools.engines {known}")
             if engine is None and entry.type == "rest" and (auth := entry.options.get("auth")) and not is_blank(auth):
                 # Use the source's credential for calls as well, in a copy of the configured `rest` engine.
                 engine, rest = entry.where.removeprefix(f"{self.where}: "), engines.get("rest")

@@ -267,15 +267,21 @@ def _add_auth(source: _Source, registry: ToolRegistry, token: str | None, config
 def _explain_auth(source: _Source) -> None:
     """Say which hosts named only by the document get credentials, and which of their variables are not set."""
     given = source.get("auth") or []
-    home = urlsplit(str(source.get("spec"))).netloc
+    home = _find_host(str(source.get("spec")))
     for entry in [given] if isinstance(given, dict) else given:
-        if host := urlsplit(entry.get("origin", "")).netloc:
+        if host := _find_host(entry.get("origin", "")):
             print_text(f"calls and the {'token' if entry['type'] == 'bearer' else 'credential'} go to {host}")
-        if (host := urlsplit(entry.get("token_url", "")).netloc) and host != home:
+        if (host := _find_host(entry.get("token_url", ""))) and host != home:
             print_text(f"the client's id and secret go to {host}")
     unset = [name for name in re.findall(r"\$\{(\w+)", str(source.get("auth"))) if not os.environ.get(name)]
     if unset:
         print_text(f"its calls need credentials; before you call: export {' '.join(f'{name}=...' for name in unset)}")
+
+
+def _find_host(url: str) -> str:
+    with suppress(ValueError):  # loading says what is wrong with it
+        return urlsplit(url).netloc
+    return ""
 
 
 def _list_candidates(words: Sequence[str], base: Path) -> Iterator[_Source]:
@@ -302,7 +308,10 @@ def _list_candidates(words: Sequence[str], base: Path) -> Iterator[_Source]:
 
 
 def _list_url_candidates(url: str) -> Iterator[_Source]:
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise ConfigError("the URL has no valid host") from None
     name = _name_host(parts.hostname or "")
     server = {"type": "mcp", "url": url, "namespace": name}
     # A GET to an MCP endpoint may return an endless stream.

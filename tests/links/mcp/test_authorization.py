@@ -293,6 +293,13 @@ def test_stores_of_many_servers_in_one_file_keep_every_token(tmp_path):
     assert found == {f"s{number}": {"tokens": {"access_token": "4"}} for number in range(8)}
 
 
+def test_a_redirect_that_is_no_url_is_told_when_it_is_configured():
+    with pytest.raises(ConfigError, match="redirect_uris is not valid"):
+        McpLink(
+            McpServer(name="a", url="http://127.0.0.1:9/mcp", auth=(("type", "oauth"), ("redirect_uri", "http://[")))
+        )
+
+
 def test_a_store_that_cannot_be_changed_is_an_error_of_the_call(tmp_path):
     path = tmp_path / "tokens.json"
     store = TokenFile(str(path), "a")

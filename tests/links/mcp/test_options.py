@@ -13,6 +13,10 @@ def test_secrets_are_what_was_given_and_not_where_things_are(tmp_path):
     }
 
 
+def test_what_only_looks_like_a_url_is_a_secret():
+    assert secrets_of(read_server(command="x", env={"API": "https://[::1/"})) == ("https://[::1/",)
+
+
 def test_headers_credentials_and_the_query_are_secrets():
     auth = {"type": "basic", "user": "someone", "password": "swordfish-1"}
     server = read_server("http://a.example/mcp?key=swordfish-2", headers={"X": "Token swordfish-3"}, auth=auth)

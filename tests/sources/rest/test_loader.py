@@ -202,6 +202,7 @@ def test_a_missing_file_is_unavailable(tmp_path):
         {"base_url": "a.example"},
         {"spec": "ftp://a.example/spec.json"},
         {"spec": "https://user:pw@a.example/spec.json"},
+        {"spec": "https://user:pw@[::1/spec.json"},
         {"on_error": "ignore"},
     ],
 )

@@ -58,6 +58,7 @@ def test_files_inside_the_folder_are_followed_also_in_circles(folder):
         ("sub", "cannot be read"),
         ("http://127.0.0.1:1/pet.json", "never fetched"),
         ("//127.0.0.1:1/pet.json", "never fetched"),
+        ("http://[::1/pet.json", "no valid host"),
         ("file:///etc/hostname", "never fetched"),
         ("pet.json#/nothing/here", "there is nothing at"),
         ("pet.json#anchor", "nothing is called"),

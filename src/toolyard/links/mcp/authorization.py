@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
+from pydantic import ValidationError
 
 from toolyard.links.http.addresses import Target, read_url
 from toolyard.links.http.messages import Credential, Headers, Outgoing, Send, set_header
@@ -202,7 +203,10 @@ class AuthorizationCode(Credential):
         self._client_secret: str | None = fields.get("client_secret") or None
         self._renewed_for: str | None = None
         self._login_url = ""
-        self._provider = self._make_provider(fields)
+        try:
+            self._provider = self._make_provider(fields)
+        except ValidationError as error:
+            raise ConfigError(f"auth: {error.errors()[0]['loc'][0]} is not valid") from None
 
     @property
     def secrets(self) -> tuple[str, ...]:

@@ -268,10 +268,9 @@ def _certain_secrets(server: McpServer) -> list[str]:
 
 def _is_location(value: str) -> bool:
     """Whether this is an existing path, or a URL without a query or user info."""
-    if "://" in value:
-        parts = urlsplit(value)
-        return not parts.query and "@" not in value
     try:
+        if "://" in value:
+            return not urlsplit(value).query and "@" not in value
         return value.startswith(("/", "./", "../")) and Path(value).parent.is_dir()
     except (OSError, ValueError):
         return False

@@ -256,7 +256,10 @@ class Files:
 
     def _open_file(self, address: str, file: str) -> str:
         """Read the file if necessary, and return its name."""
-        parts = urlsplit(address)
+        try:
+            parts = urlsplit(address)
+        except ValueError:
+            raise LookupError("the reference has no valid host") from None
         if parts.scheme or parts.netloc or self._path is None or self._root is None:
             raise LookupError("remote references are never fetched; save the file beside the document")
         here = self._root / file if file else self._path

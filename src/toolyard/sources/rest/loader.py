@@ -172,10 +172,14 @@ class RESTToolLoader(ToolLoader):
         self._set_policies(on_error, on_duplicate, namespaces, namespace)
         check_namespace(namespace)
         text = str(spec)
-        self._url = text if not isinstance(spec, Path) and urlsplit(text).scheme in _SCHEMES else None
+        try:
+            parts = urlsplit("" if isinstance(spec, Path) else text)
+        except ValueError:
+            raise ConfigError("the address of a spec has no valid host") from None
+        self._url = text if parts.scheme in _SCHEMES else None
         if self._url is None and "://" in text:
             raise ConfigError(f"spec {text[:80]!r} is neither a file nor an http(s) address")
-        if self._url is not None and urlsplit(self._url).username is not None:
+        if self._url is not None and parts.username is not None:
             raise ConfigError("the address of a spec may not hold a user or password; give headers=... instead")
         self._path = None if self._url is not None else Path(spec)
         root = self._path.parent if self._path is not None else None
