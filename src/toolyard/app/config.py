@@ -275,9 +275,7 @@ class _ConfigReader:
         return read_options(struct, self.expand_block(document, key), f"{self.where}: {key}")
 
     def expand_block(self, document: Mapping[str, Any], key: str) -> dict[str, Any]:
-        value = document.get(key)
-        if value is None:
-            return {}
+        value = {} if document.get(key) is None else document[key]
         if not isinstance(value, dict):
             raise ConfigError(f"{self.where}: {key} must be a mapping, not {json_type(value)}")
         return self.expand_variables(value, f"{self.where}: {key}")
@@ -289,8 +287,8 @@ class _ConfigReader:
         for entry, item in zip(self.read_plugins(items, "tools.registry", but="engine"), items, strict=True):
             engine = item.get("engine")
             if engine is not None and (not isinstance(engine, str) or engine not in engines):
-                known = f"({', '.join(engines) or 'none'}), where each has its name: {{NAME: {{type: lm, ...}}}}"
                 named = repr(engine) if isinstance(engine, str) else f"of the type {json_type(engine)}"
+                known = f"({', '.join(engines) or 'none'}), where each has its name: {{NAME: {{type: lm, ...}}}}"
                 raise ConfigError(f"{entry.where}: engine {named} is not among tools.engines {known}")
             if engine is None and entry.type == "rest" and (auth := entry.options.get("auth")) and not is_blank(auth):
                 # Use the source's credential for calls as well, in a copy of the configured `rest` engine.
