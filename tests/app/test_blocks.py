@@ -74,7 +74,7 @@ def test_a_block_is_read_whole_with_variables(monkeypatch):
         ({"port": 70000}, "server.port: must be 65535 or less, not 70000"),
         ({"header_timeout": 0}, "server.header_timeout: must be above 0, not 0"),
         ({"burst": 0.5}, "server.burst: must be 1 or more, not 0.5"),
-        ({"rate": "fast"}, "server.rate: must be a number, not string"),
+        ({"rate": "fast"}, "server.rate: must be a number, not text"),
         ({"log": "jsn"}, "server.log: no such choice 'jsn'; did you mean 'json'"),
         ({"domains": [""]}, r"server.domains\[0\]: must be text, not empty"),
     ],

@@ -62,7 +62,7 @@ def test_a_path_that_is_no_text_is_refused_with_its_place():
         ({"tools": [{"type": "file", "path": "x", "engine": ["y"]}]}, "not among tools.engines"),
         (
             {"tools": [{"type": "file", "path": "x", "engine": {"type": "lm", "k": "v"}}]},
-            "engine of the type object is",
+            "engine of the type mapping is",
         ),
         ({"tools": [{"type": "file", "path": "${X"}]}, "without a variable"),
         ({"tool": []}, "did you mean 'tools'"),
@@ -129,7 +129,7 @@ def test_a_variable_that_is_the_whole_value_becomes_the_number_or_flag_that_is_w
 @pytest.mark.parametrize("value", ["1${N}", "${W}", "${T}"])
 def test_text_that_is_not_one_number_stays_text_and_is_refused(tmp_path, value):
     document = {"tools": [], "sessions": {"max_open": value}}
-    with pytest.raises(ConfigError, match="must be a whole number, not string"):
+    with pytest.raises(ConfigError, match="must be a whole number, not text"):
         read_config(document, base=tmp_path, env={"N": "1", "W": "many", "T": "True"})
 
 

@@ -51,7 +51,7 @@ def test_no_error_about_a_config_tells_a_secret(tmp_path, monkeypatch, case, sec
     with pytest.raises(ToolyardError) as caught:
         Toolyard.from_config(path)
     said = everything_said(caught.value)
-    assert "[redacted]" in said or "must be a number, not string" in said
+    assert "[redacted]" in said or "must be a number, not text" in said
     assert secret not in said and secret[:12] not in said and ascii(secret)[1:-1] not in said
     for read in (survey, build_registry):
         try:

@@ -28,7 +28,7 @@ from toolyard.sessions.store.sqlite import SqliteStore
         ("timeout", 0, "timeout: must be above 0, not 0"),
         ("timeout", -1, "timeout: must be above 0, not -1"),
         ("timeout", True, "timeout: must be a number, not boolean"),
-        ("timeout", "5", "timeout: must be a number, not string"),
+        ("timeout", "5", "timeout: must be a number, not text"),
         ("timeout", float("nan"), "timeout: must be above 0, not nan"),
         ("timeout", float("inf"), "timeout: must be a finite number"),
         ("retry_delay", -0.1, "retry_delay: must be 0 or more, not -0.1"),

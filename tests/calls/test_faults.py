@@ -211,7 +211,7 @@ def test_error_categories_come_in_place_of_the_call():
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        ([], "faults: must be a mapping, not array"),
+        ([], "faults: must be a mapping, not list"),
         ({}, "faults: needs 'rules'"),
         ({"rule": []}, "did you mean 'rules'"),
         ({"rules": [], "seed": "x"}, "faults.seed: must be a whole number"),

@@ -437,7 +437,7 @@ def test_the_block_of_the_documentation_is_read():
     ("block", "said"),
     [
         ({"defualt": "deny"}, "yard.yaml: policy: unknown key 'defualt'; did you mean 'default'?"),
-        ({"rules": {}}, "yard.yaml: policy.rules: must be a list, not object"),
+        ({"rules": {}}, "yard.yaml: policy.rules: must be a list, not mapping"),
         ({"rules": [{"allow": "*"}, {"dney": "*"}]}, r"yard.yaml: policy.rules\[1\]: unknown key 'dney'; .*'deny'"),
         ({"rules": [{"allow": "*", "deny": "*"}]}, r"rules\[0\]: .*exactly one of allow, deny, ask.*allow and deny"),
         ({"rules": [{"tags": ["a"]}]}, "it has none"),
@@ -450,7 +450,7 @@ def test_the_block_of_the_documentation_is_read():
         ({"budgets": [{"max_calls": -1}]}, r"budgets\[0\].max_calls: must be 0 or more"),
         ({"budgets": [{"per": "tool"}]}, r"budgets\[0\]: needs 'max_calls'"),
         ({"budgets": [{"max_calls": 1, "per": "sesion"}]}, "did you mean 'session'?"),
-        ([], "yard.yaml: policy: must be a mapping, not array"),
+        ([], "yard.yaml: policy: must be a mapping, not list"),
         ({"default": None}, "policy.default: must be one of allow, deny, ask; not null"),
     ],
 )

@@ -208,15 +208,15 @@ def test_logging_true_is_the_usual_logger():
     ("block", "said"),
     [
         ({"logigng": True}, "yard.yaml: tracing: unknown key 'logigng'; did you mean 'logging'?"),
-        ({"logging": "yes"}, "tracing.logging: must be true or false, or a mapping, not string"),
+        ({"logging": "yes"}, "tracing.logging: must be true or false, or a mapping, not text"),
         ({"logging": {"level": "warn"}}, "tracing.logging.level: no such choice 'warn'; did you mean 'warning'?"),
         ({"logging": {"leve": "info"}}, "tracing.logging: unknown key 'leve'; did you mean 'level'?"),
         ({"jsonl": {}}, "tracing.jsonl: needs 'path'"),
-        ({"jsonl": "a.jsonl"}, "tracing.jsonl: must be a mapping, not string"),
+        ({"jsonl": "a.jsonl"}, "tracing.jsonl: must be a mapping, not text"),
         ({"jsonl": {"path": "a", "max_bytes": True}}, "jsonl.max_bytes: must be a whole number, not boolean"),
         ({"jsonl": {"path": "a", "max_bytes": 0}}, "jsonl.max_bytes: must be 1 or more"),
         ({"arguments": 1}, "tracing.arguments: must be true or false, not integer"),
-        ([], "tracing: must be a mapping, not array"),
+        ([], "tracing: must be a mapping, not list"),
     ],
 )
 def test_a_mistake_in_the_block_is_told_with_its_place_and_opens_nothing(block, said, tmp_path):

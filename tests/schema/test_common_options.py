@@ -28,7 +28,7 @@ def test_headers_that_can_be_sent_are_taken_as_they_are():
         ({"a": " secret"}, "headers.a: must be text that fits"),
         ({"a": "sécret"}, "headers.a: must be text that fits"),
         ({"a": 1}, "headers.a: must be text"),
-        ([], "headers: must be a mapping, not array"),
+        ([], "headers: must be a mapping, not list"),
     ],
 )
 def test_a_header_that_cannot_be_sent_is_refused_without_its_value(headers, said):

@@ -87,7 +87,7 @@ def test_the_entrys_own_namespace_wins_and_a_qualified_name_is_not_qualified_twi
         ({"path": "tools.yaml"}, "sources are a list, each with its type"),
         ({"name": "t", "type": "rest", "spec": "api.yaml"}, "sources are a list, each with its type"),
         ({"name": 5}, "'name' must be text, not integer"),
-        ([1], "must be a mapping, not array"),
+        ([1], "must be a mapping, not list"),
         (None, "must be a mapping, not null"),
         ({"name": "t", "description": 5}, "'description'"),
         ({"name": "t", "parameters": SCHEMA, "inputSchema": {}}, "say different things"),

@@ -94,18 +94,18 @@ def test_values_are_read_by_the_type_of_their_field(given, read):
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ([], "here: must be a mapping, not array"),
+        ([], "here: must be a mapping, not list"),
         ({"prot": 1}, "here: unknown key 'prot'; did you mean 'port'?"),
         ({"xyzzy": 1}, "here: unknown key 'xyzzy'; known: port, rate,"),
         ({"port": True}, "here.port: must be a whole number, not boolean"),
         ({"port": 1.5}, "here.port: must be a whole number, not number"),
-        ({"port": Variable("x")}, "here.port: must be a whole number, not string"),
+        ({"port": Variable("x")}, "here.port: must be a whole number, not text"),
         ({"port": -1}, "here.port: must be 0 or more, not -1"),
         ({"port": 65536}, "here.port: must be 65535 or less, not 65536"),
         ({"rate": 0}, "here.rate: must be above 0, not 0"),
         ({"rate": float("inf")}, "here.rate: must be a finite number"),
         ({"rate": 10**400}, "here.rate: must be a finite number"),
-        ({"ttl": "x"}, "here.ttl: must be a number, not string"),
+        ({"ttl": "x"}, "here.ttl: must be a number, not text"),
         ({"on": 1}, "here.on: must be true or false, not integer"),
         ({"globs": 3}, "here.globs: must be text or a list of text, not integer"),
         ({"globs": []}, "here.globs: must be text or a list of text, not empty"),
@@ -115,7 +115,7 @@ def test_values_are_read_by_the_type_of_their_field(given, read):
         ({"limits": {"a": 0}}, "here.limits.a: must be 1 or more, not 0"),
         ({"inner": {}}, "here.inner: needs 'name': what it is called"),
         ({"inner": {"name": "x", "level": 3}}, "here.inner.level: must be one of low, high; not integer"),
-        ({"either": "yes"}, "here.either: must be true or false, or a mapping, not string"),
+        ({"either": "yes"}, "here.either: must be true or false, or a mapping, not text"),
     ],
 )
 def test_errors_name_the_place(given, says):

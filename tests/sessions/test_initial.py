@@ -26,10 +26,10 @@ def test_nothing_is_fine():
 @pytest.mark.parametrize(
     ("state", "said"),
     [
-        ([], "must be a mapping as get_session_state gives it, not array"),
-        ("x", "must be a mapping"),
-        ({"tool_executions": {}}, "initial_state['tool_executions'] must be a list, not object"),
-        ({"tool_executions": None}, "must be a list, not null"),
+        ([], "must be an object as get_session_state gives it, not array"),
+        ("x", "must be an object"),
+        ({"tool_executions": {}}, "initial_state['tool_executions'] must be an array, not object"),
+        ({"tool_executions": None}, "must be an array, not null"),
         ({"tool_executions": [1]}, "initial_state['tool_executions'][0] must have the keys"),
         ({"tool_executions": [{"tool_call": CALL}]}, "must have the keys 'tool_call' and 'tool_output'"),
         (

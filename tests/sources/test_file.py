@@ -75,7 +75,7 @@ def test_a_name_that_differs_from_its_key_is_kept_and_listed(write):
         ({"a": [WEATHER], "b": 3}, "'b' holds integer"),
         ({"a": [WEATHER], "b": WEATHER}, "not both"),
         (3, "holds integer"),
-        ("text", "holds string"),
+        ("text", "holds text"),
         (None, "is empty"),
         ({"namespace": 3, "tools": [WEATHER]}, "'namespace' must be text"),
         ({"namespace": "a", "tools": [WEATHER], "extras": []}, "'extras'"),

@@ -34,7 +34,7 @@ from toolyard.engines.base import ToolEngine
 from toolyard.engines.multi import MultiToolEngine
 from toolyard.links.http.auth_entry import is_blank
 from toolyard.model.errors import CallError, ConfigError, MalformedSource, ToolyardError
-from toolyard.model.json_schema import json_type
+from toolyard.model.json_schema import file_type
 from toolyard.model.names import find_similar, suggest
 from toolyard.model.report import LoadReport, SourceReport
 from toolyard.parsing import parse_json, parse_yaml, read_bytes
@@ -202,7 +202,7 @@ def read_config_file(path: Path) -> Any:
 def read_config(document: Any, *, base: Path, where: str = "config", env: Mapping[str, str] | None = None) -> Config:
     """Read a parsed document; relative paths are resolved against `base`."""
     if not isinstance(document, Mapping):
-        raise ConfigError(f"{where}: a config is a mapping with a 'tools' key, not {json_type(document)}")
+        raise ConfigError(f"{where}: a config is a mapping with a 'tools' key, not {file_type(document)}")
     reader = _ConfigReader(where, base, env, find_variable_defaults(document))
     # The list is evaluated when an error is raised, and then contains the secrets found so far.
     with hide_secrets(reader.secrets):
@@ -253,7 +253,7 @@ class _ConfigReader:
         tools = {"registry": tools} if isinstance(tools, list) else tools
         if not isinstance(tools, dict):
             must = "must be a list or a mapping of sources, such as - {type: python, target: my_tools.py}"
-            raise ConfigError(f"{self.where}: 'tools' {must}, not {json_type(tools)}")
+            raise ConfigError(f"{self.where}: 'tools' {must}, not {file_type(tools)}")
         check_keys(tools, TOOLS_KEYS, f"{self.where}: tools")
         engines = self.read_engines(tools.get("engines"))
         enrichments = tools.get("enrichments")
@@ -277,17 +277,17 @@ class _ConfigReader:
     def expand_block(self, document: Mapping[str, Any], key: str) -> dict[str, Any]:
         value = {} if document.get(key) is None else document[key]
         if not isinstance(value, dict):
-            raise ConfigError(f"{self.where}: {key} must be a mapping, not {json_type(value)}")
+            raise ConfigError(f"{self.where}: {key} must be a mapping, not {file_type(value)}")
         return self.expand_variables(value, f"{self.where}: {key}")
 
     def read_sources(self, items: Any, engines: dict[str, PluginEntry]) -> list[PluginEntry]:
         if not isinstance(items, list):
-            raise ConfigError(f"{self.where}: tools.registry must be a list of sources, not {json_type(items)}")
+            raise ConfigError(f"{self.where}: tools.registry must be a list of sources, not {file_type(items)}")
         found = []
         for entry, item in zip(self.read_plugins(items, "tools.registry", but="engine"), items, strict=True):
             engine = item.get("engine")
             if engine is not None and (not isinstance(engine, str) or engine not in engines):
-                named = repr(engine) if isinstance(engine, str) else f"of the type {json_type(engine)}"
+                named = repr(engine) if isinstance(engine, str) else f"of the type {file_type(engine)}"
                 known = f"({', '.join(engines) or 'none'}), where each has its name: {{NAME: {{type: lm, ...}}}}"
                 raise ConfigError(f"{entry.where}: engine {named} is not among tools.engines {known}")
             if engine is None and entry.type == "rest" and (auth := entry.options.get("auth")) and not is_blank(auth):
@@ -300,7 +300,7 @@ class _ConfigReader:
 
     def read_engines(self, block: Any) -> dict[str, PluginEntry]:
         if block is not None and not isinstance(block, dict):
-            raise ConfigError(f"{self.where}: tools.engines must be a mapping, not {json_type(block)}")
+            raise ConfigError(f"{self.where}: tools.engines must be a mapping, not {file_type(block)}")
         found: dict[str, PluginEntry] = {}
         for name, options in (block or {}).items():
             place = f"{self.where}: tools.engines.{name}"
@@ -389,13 +389,10 @@ def _is_harmless(text: str, defaults: Iterable[str]) -> bool:
 
 def _is_public_location(text: str, base: Path | None) -> bool:
     """True for a URL without credentials, or a path that exists or could exist."""
-    if "://" in text:
-        try:
+    try:
+        if "://" in text:
             url = urlsplit(text)
             return "@" not in text and not url.query and not url.fragment and bool(url.netloc or url.path)
-        except ValueError:
-            return False
-    try:
         path = Path(text)
         if path.is_absolute() and len(path.parts) > 2 and path.parent.is_dir():
             return True

@@ -316,7 +316,7 @@ def write_json(value: Any) -> bytes:
     try:
         return msgspec.json.encode(value)
     except (TypeError, ValueError, RecursionError, UnicodeEncodeError):
-        raise ConfigError("values sent to a server must be JSON: text, numbers, lists and mappings") from None
+        raise ConfigError("values sent to a server must be JSON: text, numbers, arrays and objects") from None
 
 
 def _check_key(key: object) -> str:

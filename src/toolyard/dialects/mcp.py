@@ -233,7 +233,7 @@ def _list_blocks(content: Any) -> list[Block]:
     if content is None:
         return []
     if not isinstance(content, list):
-        raise _UnreadableError(f"content that is {json_type(content)}, not a list")
+        raise _UnreadableError(f"content that is {json_type(content)}, not an array")
     for block in content:
         if not isinstance(block, dict) or not isinstance(block.get("type"), str):
             raise _UnreadableError("content with a block that has no type")

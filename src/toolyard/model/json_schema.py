@@ -84,6 +84,12 @@ def json_type(value: object) -> str:
     return type(value).__name__
 
 
+def file_type(value: object) -> str:
+    """The name of a value's type in a file that people write, where an object is a mapping and an array is a list."""
+    kind = json_type(value)
+    return {"object": "mapping", "array": "list", "string": "text"}.get(kind, kind)
+
+
 def types_of_value(value: object) -> set[str]:
     """Every type that a JSON value has in JSON Schema, where an integer is a number, too."""
     kind = json_type(value)

@@ -17,7 +17,7 @@ from typing import Any
 
 from toolyard.constants import TOOL_NAMESPACE_SEP
 from toolyard.model.errors import DefinitionError
-from toolyard.model.json_schema import SCHEMA_MAPS, json_type, pointer_of
+from toolyard.model.json_schema import SCHEMA_MAPS, file_type, pointer_of
 from toolyard.model.names import find_similar, show
 from toolyard.model.tool import Effects, Tool
 from toolyard.parsing.json_text import read_embedded
@@ -92,7 +92,7 @@ def read_definition(
         # A shortcut for most entries of most catalogs; the rest of this function would return the same.
         return Tool(raw["name"], namespace, raw.get("description", ""), raw["parameters"], source=source), []
     if not isinstance(raw, Mapping):
-        raise DefinitionError(f"a tool definition must be a mapping, not {json_type(raw)}")
+        raise DefinitionError(f"a tool definition must be a mapping, not {file_type(raw)}")
     changes: list[Change] = []
     entry = _unwrap_function(raw, changes)
     fields = {key: entry[key] for key in _FIELDS if entry.get(key) is not None}
@@ -122,7 +122,7 @@ def read_definition(
         raise DefinitionError("a custom tool takes text; write it as a function with one parameter, a string")
     metadata = fields.get("metadata", {})
     if not isinstance(metadata, Mapping):
-        raise DefinitionError(f"'metadata' must be a mapping, not {json_type(metadata)}")
+        raise DefinitionError(f"'metadata' must be a mapping, not {file_type(metadata)}")
     metadata = {**metadata, **{key: value for key, value in entry.items() if key not in used}}
     note_lost_parameters(metadata, parameters, fields.get("description"), changes)
     fields.setdefault("effects", read_effects(metadata.get("annotations")))
@@ -205,7 +205,7 @@ def _bare_name(name: Any, namespace: Any, entry: Mapping[str, Any]) -> str:
             missing += _hint_at_provider(entry) or _hint_at_text(entry)
         if not near and not _SOURCE_KEYS.isdisjoint(entry):
             missing += f"; {_SOURCE_HINT}"
-        raise DefinitionError(missing if name is None else f"'name' must be text, not {json_type(name)}")
+        raise DefinitionError(missing if name is None else f"'name' must be text, not {file_type(name)}")
     # `to_dicts(qualified=True)` repeats the namespace in the name; drop it when reading.
     return name.removeprefix(f"{namespace}{TOOL_NAMESPACE_SEP}")
 

@@ -304,7 +304,7 @@ class _Normaliser:
             return list(self._note_value(path, list(value), "enum given as a mapping; its keys kept"))
         if isinstance(value, (str, int, float)):
             return [self._note_value(path, value, "single value wrapped in a list")]
-        raise _invalid(path, f"must be a list, not {json_type(value)}")
+        raise _invalid(path, f"must be an array, not {json_type(value)}")
 
     def _read_numeric(self, key: str, value: Any, path: Path) -> Any:
         if isinstance(value, str):
@@ -445,7 +445,7 @@ def _read_parameter_item(item: Any) -> tuple[str, Any]:
             return item[key], {**inner, **rest}
         if len(item) == 1 and _KNOWN.isdisjoint(item):
             return next((str(name), sub) for name, sub in item.items())
-    raise InvalidSchemaError("a list of parameters must hold mappings, each with a 'name'")
+    raise InvalidSchemaError("an array of parameters must hold objects, each with a 'name'")
 
 
 def is_property_map(schema: dict[str, Any]) -> bool:

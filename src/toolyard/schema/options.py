@@ -34,7 +34,7 @@ import typing_extensions
 from msgspec import NODEFAULT, Meta
 
 from toolyard.model.errors import ConfigError
-from toolyard.model.json_schema import json_type
+from toolyard.model.json_schema import file_type
 from toolyard.model.names import suggest
 
 T = TypeVar("T")
@@ -284,7 +284,7 @@ def read_given(
 def check_keys(value: Any, known: Iterable[str], where: str) -> None:
     """Raise unless the value is a mapping with known keys only."""
     if not isinstance(value, Mapping):
-        raise ConfigError(f"{_place_prefix(where)}must be a mapping, not {json_type(value)}")
+        raise ConfigError(f"{_place_prefix(where)}must be a mapping, not {file_type(value)}")
     for key in value:
         if key not in known:
             raise ConfigError(f"{_place_prefix(where)}unknown key {str(key)[:_SHOWN]!r}; {suggest(key, known)}")
@@ -325,7 +325,7 @@ def read_value(wanted: OptionType, value: Any, where: str, *, base: Path | None 
     if branch is None:
         words = dict.fromkeys(_describe_type(one) for one in wanted.all if one.kind != "null")
         mark = ";" if wanted.kind == "choice" else ","
-        raise ConfigError(f"{where}: must be {', or '.join(words)}{mark} not {json_type(value)}")
+        raise ConfigError(f"{where}: must be {', or '.join(words)}{mark} not {file_type(value)}")
     if alone:
         items = [read_value(wanted.item_type, value, where, base=base)]
         read = items if wanted.make is None else wanted.make(items)

@@ -255,10 +255,10 @@ def initial_schema() -> dict[str, Any]:
 def read_initial(state: dict[str, Any]) -> tuple[tuple[bytes, ...], Changes]:
     """Entries and engine state from an `initial_state`; `SessionError` gives the fault and its place."""
     if not isinstance(state, dict):
-        raise SessionError(f"initial_state must be a mapping as get_session_state gives it, not {json_type(state)}")
+        raise SessionError(f"initial_state must be an object as get_session_state gives it, not {json_type(state)}")
     executions = state.get(EXECUTIONS, [])
     if not isinstance(executions, list):
-        raise SessionError(f"initial_state[{EXECUTIONS!r}] must be a list, not {json_type(executions)}")
+        raise SessionError(f"initial_state[{EXECUTIONS!r}] must be an array, not {json_type(executions)}")
     entries = tuple(
         _read_execution(item, f"initial_state[{EXECUTIONS!r}][{index}]") for index, item in enumerate(executions)
     )

@@ -17,7 +17,7 @@ from msgspec import Meta
 
 from toolyard.constants import TOOL_DEFAULT_NAMESPACE
 from toolyard.model.errors import ConfigError, DefinitionError, MalformedSource
-from toolyard.model.json_schema import json_type
+from toolyard.model.json_schema import file_type
 from toolyard.model.names import show, suggest
 from toolyard.model.tool import Tool
 from toolyard.plugins import entry_points_of, import_existing
@@ -122,7 +122,7 @@ def _split_domains(domains: Sequence[str] | str) -> tuple[str, ...]:
         names = [part.strip() for part in domains.split(",")]
         return tuple(dict.fromkeys(filter(None, names)))
     if isinstance(domains, (bytes, Mapping)) or not isinstance(domains, Sequence):
-        raise ConfigError(f"domains must be a list of names or text with commas, not {json_type(domains)}")
+        raise ConfigError(f"domains must be a list of names or text with commas, not {file_type(domains)}")
     for name in domains:
         if not isinstance(name, str) or not name.strip():
             raise ConfigError(f"domains lists {name!r}, which names no domain; write names such as 'core'")

@@ -30,7 +30,7 @@ from msgspec import Meta
 
 from toolyard.constants import TOOL_DEFAULT_NAMESPACE
 from toolyard.model.errors import ConfigError, DefinitionError, MalformedSource, SourceUnavailable
-from toolyard.model.json_schema import json_type, pointer_of
+from toolyard.model.json_schema import file_type, json_type, pointer_of
 from toolyard.model.names import check_namespace, find_similar
 from toolyard.model.tool import Tool
 from toolyard.parsing import iter_json_lines, locate, parse_json, parse_yaml, paused_gc, read_bytes
@@ -195,7 +195,7 @@ class InlineToolLoader(ToolLoader):
     ) -> None:
         check_namespace(namespace)
         if isinstance(tools, (str, bytes)) or not isinstance(tools, (Sequence, Mapping)):
-            raise MalformedSource(f"tools must be a list or a mapping, not {json_type(tools)}", where=self.label)
+            raise MalformedSource(f"tools must be a list or a mapping, not {file_type(tools)}", where=self.label)
         self.namespace = namespace
         self._set_policies(on_error, on_duplicate, namespaces, namespace)
         self._tools = tools
@@ -258,7 +258,7 @@ class _CatalogReader:
                 raise self._refuse(explain_table(document[0]))
             return self.read_list(document, (), None)
         if not isinstance(document, dict):
-            what = "is empty" if document is None else f"holds {json_type(document)}"
+            what = "is empty" if document is None else f"holds {file_type(document)}"
             raise self._refuse(f"{what}; a catalog is a list of tools or a mapping")
         if (foreign := explain_foreign(document, self._where)) is not None:
             raise self._refuse(foreign)
@@ -292,7 +292,7 @@ class _CatalogReader:
         named = find_name(document)
         namespace = document.get("namespace", named[1] if named else namespace)
         if namespace is not None and not isinstance(namespace, str):
-            raise self._refuse(f"'namespace' must be text, not {json_type(namespace)}")
+            raise self._refuse(f"'namespace' must be text, not {file_type(namespace)}")
         self._judge_extra(document, key, path)
         path = (*path, key)
         read = self._read_named if _is_mapping(tools) else self.read_list
@@ -329,7 +329,7 @@ class _CatalogReader:
             lists = [path[0] for path, _ in _find_lists(document, ())]
             hint = f"; if the tools are those under {lists[0]!r}, keep that key alone" if lists else ""
             raise self._refuse(
-                f"key {odd!r} holds {json_type(document[odd])}; a catalog maps namespaces to lists of tools, "
+                f"key {odd!r} holds {file_type(document[odd])}; a catalog maps namespaces to lists of tools, "
                 f"or tool names to definitions, not both{hint}"
             )
 

@@ -156,7 +156,7 @@ def test_an_unavailable_model_is_an_error_at_construction(tmp_path):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"force": "no"}, "force: must be true or false, not string"),
+        ({"force": "no"}, "force: must be true or false, not text"),
         ({"force": 1}, "force: must be true or false, not integer"),
         ({"model": 3}, "model must be a name or a folder as text, .*, not 3"),
         ({"model": True}, "model must be a name"),

@@ -263,5 +263,5 @@ def test_an_unreachable_model_is_not_tried_again_for_each_added_tool(tmp_path):
 
 
 def test_force_must_be_a_bool():
-    with pytest.raises(ConfigError, match="force: must be true or false, not string"):
+    with pytest.raises(ConfigError, match="force: must be true or false, not text"):
         OutputParametersEnrichment(force="no")

@@ -42,7 +42,7 @@ def test_a_wrong_option_is_named(change, said):
 
 
 def test_something_that_is_no_mapping_is_refused():
-    with pytest.raises(ConfigError, match="must be a mapping, not array"):
+    with pytest.raises(ConfigError, match="must be a mapping, not list"):
         read_lm_config([])
 
 

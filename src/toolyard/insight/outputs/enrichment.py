@@ -34,7 +34,7 @@ from toolyard.links.lm.shapes import find_json
 from toolyard.loop.home import home_loop
 from toolyard.model.bindings import RestBinding
 from toolyard.model.errors import CallError, ConfigError, InvalidSchemaError, MalformedSource, SourceError
-from toolyard.model.json_schema import json_type
+from toolyard.model.json_schema import file_type, json_type
 from toolyard.model.tool import INFERRED, Schema, Tool
 from toolyard.parsing import iter_json_lines, parse_json, parse_yaml, paused_gc, read_bytes
 from toolyard.plugins import View
@@ -221,7 +221,7 @@ def _list_stored(path: Path) -> Iterator[tuple[Any, str]]:
 def _read_example(item: Any, where: str) -> Iterator[Example]:
     """Read a cassette entry, a trace event or a session entry; yields nothing for a failed call."""
     if not isinstance(item, Mapping):
-        raise MalformedSource(f"a recorded result is a mapping, not {json_type(item)}", where=where)
+        raise MalformedSource(f"a recorded result is a mapping, not {file_type(item)}", where=where)
     call, output = item.get("tool_call", item), item.get("tool_output", item)
     name = call.get("name") if isinstance(call, Mapping) else None
     if not isinstance(name, str) or not isinstance(output, Mapping):

@@ -17,7 +17,7 @@ from toolyard.links.http.auth import AUTH_KINDS, CombinedCredential, token_hosts
 from toolyard.links.http.messages import Credential
 from toolyard.model.bindings import RestScheme
 from toolyard.model.errors import CallError, ConfigError
-from toolyard.model.json_schema import json_type
+from toolyard.model.json_schema import file_type
 from toolyard.schema.options import Text, check_keys, option_type, read_value
 
 _TEXT = option_type(Text)
@@ -95,7 +95,7 @@ def read_auth(value: Any, where: str) -> tuple[AuthEntry, ...]:
     if value is None:
         return ()
     if not isinstance(value, dict | list | tuple):
-        raise ConfigError(f"{where}: must be a mapping or a list of them, not {json_type(value)}")
+        raise ConfigError(f"{where}: must be a mapping or a list of them, not {file_type(value)}")
     single = isinstance(value, dict)
     items = [(value, where)] if single else [(item, f"{where}[{index}]") for index, item in enumerate(value)]
     for item, place in items:

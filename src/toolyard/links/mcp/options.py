@@ -22,7 +22,7 @@ from toolyard.links.http.messages import Credential
 from toolyard.links.mcp.peer import Handler, Handlers, LinkLimits
 from toolyard.model.bindings import AuthField, McpServer, Transport
 from toolyard.model.errors import CallError, ConfigError
-from toolyard.model.json_schema import json_type
+from toolyard.model.json_schema import file_type
 from toolyard.schema.common_options import McpServerOptions, read_trust
 from toolyard.schema.options import Text, option_type, read_arguments, read_value
 from toolyard.words.redactor import find_credentials
@@ -53,7 +53,7 @@ def read_handlers(
     """The handlers of server requests; roots may be given as a list of folders."""
     for option, handler in (("sampling", sampling), ("elicitation", elicitation)):
         if handler is not None and not callable(handler):
-            raise ConfigError(f"{option} must be a function, not {json_type(handler)}")
+            raise ConfigError(f"{option} must be a function, not {file_type(handler)}")
     if roots is not None and not callable(roots):
         if isinstance(roots, str) or not isinstance(roots, list | tuple) or not all(isinstance(r, str) for r in roots):
             raise ConfigError("roots must be a list of folders, or a function")

@@ -26,7 +26,7 @@ import msgspec
 
 from toolyard.model.bases import Closing
 from toolyard.model.errors import MalformedSource, ManifestError, SourceError, SourceUnavailable, UnknownScriptError
-from toolyard.model.json_schema import json_type
+from toolyard.model.json_schema import file_type
 from toolyard.model.names import find_similar_tools, show
 from toolyard.parsing import parse_json
 from toolyard.parsing.files import name_file_kind, read_at_most
@@ -209,7 +209,7 @@ def name_problem(name: str) -> str | None:
 def check_name(name: object) -> str:
     """The name, if it is valid in a manifest; `ManifestError` if not."""
     if not isinstance(name, str):
-        raise ManifestError(f"the name of a script is text, not {json_type(name)}")
+        raise ManifestError(f"the name of a script is text, not {file_type(name)}")
     problem = name_problem(name)
     if problem:
         raise ManifestError(f"{show(name)} {problem}")
@@ -231,19 +231,19 @@ def read_manifest(directory: ScriptDirectory) -> Manifest:
 
 def _parse_manifest(document: Any, where: str) -> Manifest:
     if not isinstance(document, dict):
-        raise MalformedSource(f'a manifest is {{"allow": [...]}}, not {json_type(document)}', where=where)
+        raise MalformedSource(f'a manifest is {{"allow": [...]}}, not {file_type(document)}', where=where)
     allow = document.get(ALLOW, [])
     if isinstance(allow, list):
         wrong = [item for item in allow if not isinstance(item, str)]
         if wrong:
-            raise MalformedSource(f"'allow' is a list of file names; {json_type(wrong[0])} is none", where=where)
+            raise MalformedSource(f"'allow' is a list of file names; {file_type(wrong[0])} is none", where=where)
         return Manifest(dict.fromkeys(allow), hashed=False, document=document)
     if isinstance(allow, dict):
         for name, value in allow.items():
             if value is not None and not (isinstance(value, str) and _HASH.fullmatch(value)):
                 raise MalformedSource(f"the hash of {show(name)} is not 'sha256:' and 64 hex digits", where=where)
         return Manifest(dict(allow), hashed=True, document=document)
-    raise MalformedSource(f"'allow' is a list or a mapping, not {json_type(allow)}", where=where)
+    raise MalformedSource(f"'allow' is a list or a mapping, not {file_type(allow)}", where=where)
 
 
 def load_allowlist(path: str | os.PathLike[str]) -> set[str]:
