@@ -6,6 +6,7 @@ from hypothesis import given, strategies as st
 from pydantic import BaseModel, Field
 
 from dialects.strategies import values
+from toolyard.dialects import get_dialect
 from toolyard.dialects.payload import (
     RAW_ARGUMENTS,
     ChangeLog,
@@ -24,6 +25,42 @@ from toolyard.dialects.payload import (
     value_text,
 )
 from toolyard.model import ErrorInfo, Rewrite, ToolResult
+from toolyard.model.errors import ToolFailed
+
+OVERLOADED = {"type": "overloaded_error", "message": "Overloaded"}
+NO_CREDIT = {"code": "insufficient_quota", "message": "no credit for api_key=sk-abcdefghijklmnopqrstuvwx"}
+EXHAUSTED = {"code": 429, "message": "Too many", "status": "RESOURCE_EXHAUSTED"}
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "said"),
+    [
+        ("openai", {"error": NO_CREDIT}, "insufficient_quota: no credit for"),
+        ("openai-responses", {"object": "response", "error": NO_CREDIT, "output": []}, "insufficient_quota: no credit"),
+        ("openai-responses", {"type": "response.failed", "response": {"error": NO_CREDIT}}, "insufficient_quota"),
+        ("openai-responses", {"type": "error", "code": "x", "message": "so"}, "x, error: so"),
+        ("anthropic", {"type": "error", "error": OVERLOADED}, "overloaded_error: Overloaded"),
+        ("anthropic", SimpleNamespace(model_dump=lambda: {"type": "error", "error": OVERLOADED}), "overloaded_error"),
+        ("gemini", {"error": EXHAUSTED}, "RESOURCE_EXHAUSTED, 429: Too many"),
+        ("gemini", [{"error": EXHAUSTED}], "RESOURCE_EXHAUSTED, 429: Too many"),
+    ],
+)
+def test_an_error_in_place_of_an_answer_is_raised_and_is_not_an_answer_without_calls(name, body, said):
+    dialect = get_dialect(name)
+    with pytest.raises(ToolFailed, match=f"the provider answered with an error: {said}") as raised:
+        dialect.parse_calls(body)
+    assert "sk-abc" not in str(raised.value) and raised.value.info.effect == "none"
+    if not isinstance(body, list):
+        with pytest.raises(ToolFailed, match=said):
+            dialect.add_event([], body)
+
+
+def test_an_answer_whose_error_is_null_and_an_item_with_an_error_of_its_own_are_no_error():
+    call = {"type": "function_call", "name": "n", "arguments": "{}", "call_id": "c"}
+    failed = {"type": "mcp_call", "error": {"message": "not ours"}}
+    response = {"object": "response", "error": None, "output": [failed, call]}
+    for answer in (response, [failed, call]):
+        assert len(get_dialect("openai-responses").parse_calls(answer)) == 1
 
 
 @pytest.mark.parametrize(

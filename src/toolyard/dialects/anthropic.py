@@ -10,6 +10,7 @@ from toolyard.dialects.input_schema import object_root
 from toolyard.dialects.payload import (
     ChangeLog,
     Json,
+    answer_fields,
     arguments_object,
     entries,
     fields,
@@ -50,7 +51,7 @@ class AnthropicDialect(EntryDialect):
 
     def add_event(self, answer: list[Json], event: object) -> str:
         """Add a `content_block_*` event; `answer` becomes one message."""
-        data = fields(event)
+        data = answer_fields(event)
         kind, place, delta = data.get("type"), data.get("index"), fields(data.get("delta"))
         if not isinstance(place, int):
             return ""

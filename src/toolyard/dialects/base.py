@@ -97,7 +97,7 @@ class Dialect(ABC):
         """Return the calls in a provider's response, in order; empty if there are none.
 
         Model output never raises: an unknown name is kept unchanged, and arguments that are not a JSON object stay
-        text, so that the call path rejects them.
+        text, so that the call path rejects them. An error that the provider sent instead raises `ToolFailed`.
         """
         return [self._make_call(raw) for raw in self._raw_calls(response)]
 
@@ -105,7 +105,8 @@ class Dialect(ABC):
         """Add one stream event to `answer`, which starts empty; return the text the event carried.
 
         When the stream ends, `answer` can be appended to the request's messages and read by `parse_calls`. Reading it
-        earlier also works: the arguments of an unfinished call are then text.
+        earlier also works: the arguments of an unfinished call are then text. An error in the stream raises
+        `ToolFailed`.
         """
         raise self._no_conversation()
 

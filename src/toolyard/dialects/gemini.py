@@ -18,6 +18,7 @@ from toolyard.dialects.input_schema import object_root
 from toolyard.dialects.payload import (
     ChangeLog,
     Json,
+    answer_fields,
     arguments_object,
     entries,
     error_of,
@@ -58,7 +59,7 @@ class GeminiDialect(Dialect):
 
         Parts are kept unchanged, since they may be signed.
         """
-        candidates = entries(fields(event).get("candidates"))
+        candidates = entries(answer_fields(event).get("candidates"))
         content = fields(fields(candidates[0]).get("content")) if candidates else {}
         parts = [drop_none(fields(part)) for part in entries(content.get("parts"))]
         if not answer:

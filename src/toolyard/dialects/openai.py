@@ -10,6 +10,7 @@ from toolyard.dialects.input_schema import object_root
 from toolyard.dialects.payload import (
     ChangeLog,
     Json,
+    answer_fields,
     arguments_text,
     entries,
     fields,
@@ -50,7 +51,7 @@ class OpenAIChatDialect(EntryDialect):
 
     def add_event(self, answer: list[Json], event: object) -> str:
         """Add a `chat.completion.chunk`; `answer` becomes one message."""
-        choices = entries(fields(event).get("choices"))
+        choices = entries(answer_fields(event).get("choices"))
         if not choices:
             return ""
         if not answer:
@@ -135,7 +136,7 @@ class OpenAIResponsesDialect(EntryDialect):
 
     def add_event(self, answer: list[Json], event: object) -> str:
         """Add a `response.*` event; `answer` becomes a list of items, each in its final state."""
-        data = fields(event)
+        data = answer_fields(event)
         kind, place, item = data.get("type"), data.get("output_index"), drop_none(fields(data.get("item")))
         told = read_id(pick(data, "item_id") or pick(item, "id", "call_id"))
         at = next((at for at, one in enumerate(answer) if told and told == read_id(pick(one, "id", "call_id"))), place)

@@ -15,9 +15,11 @@ from toolyard.model.errors import CallError, MalformedSource, ToolFailed
 from toolyard.model.json_schema import pointer_of
 from toolyard.parsing import parse_json
 from toolyard.schema.subschemas import Path
+from toolyard.words.redactor import Redactor
 
 Json = dict[str, Any]
 
+_LONGEST_ERROR = 1_000
 RAW_ARGUMENTS = "__raw_arguments__"
 """The key that holds arguments that are not valid JSON, for providers that accept only objects."""
 
@@ -29,6 +31,20 @@ def fields(value: object) -> Json:
         # Pydantic models are dumped by alias, as on the wire; other classes may not accept `by_alias`.
         value = dump(by_alias=True) if hasattr(type(value), "model_fields") else dump()
     return value if isinstance(value, dict) else {}
+
+
+def answer_fields(value: object) -> Json:
+    """`fields` of a response, a message or an event; `ToolFailed` for an error that a provider sends instead."""
+    found = fields(value)
+    if found.get("type", "error") in ("error", "response.failed") and "role" not in found:
+        error = fields(pick(found, "error") or pick(fields(found.get("response")), "error"))
+        error = error or (found if "type" in found else {})
+        if error:
+            kinds = dict.fromkeys(str(error[key]) for key in ("status", "code", "type") if error.get(key) is not None)
+            told = f"{', '.join(kinds)}: {error.get('message') or 'without a message'}"
+            told = Redactor().text(told[:_LONGEST_ERROR])
+            raise ToolFailed(f"the provider answered with an error: {told}", hint="it made no calls", effect="none")
+    return found
 
 
 def entries(value: object) -> list[Any]:
@@ -44,13 +60,13 @@ def pick(data: Json, *keys: str) -> Any:
 def records(payload: object) -> Iterator[Json]:
     """Iterate over the objects of a payload: a single object, a list, or the messages of a request.
 
-    `TypeError` for anything else, since it cannot be a provider's response.
+    `TypeError` for anything else, since it cannot be a provider's response; `ToolFailed` for a provider's error.
     """
     items = payload if isinstance(payload, (list, tuple)) else [payload]
     for item in items:
         if not isinstance(item, dict) and not callable(getattr(item, "model_dump", None)):
             raise TypeError(f"expected a response, a message or a list of them, not {type(item).__name__}")
-        record = fields(item)
+        record = answer_fields(item)
         if isinstance(record.get("messages"), (list, tuple)):
             yield from records(record["messages"])
         else:
