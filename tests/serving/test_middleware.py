@@ -94,6 +94,29 @@ def test_pages_of_the_server_itself_and_of_allowed_origins_are_not_foreign():
     check(guard, (b"host", b"localhost:8000"), (b"origin", b"https://app.example"), method="POST")
 
 
+PROXIED = {"host": "tools.example", "origin": "https://tools.example"}
+
+
+@pytest.fixture(scope="module")
+def proxied():
+    with served(public_url="https://tools.example:443/yard/", page=True) as server:
+        yield server
+
+
+def test_a_page_of_public_url_is_a_page_of_the_server_though_tls_ends_at_a_proxy(proxied):
+    page = proxied.get("/console/tools", headers=PROXIED)
+    assert page.status == 200 and "access-control-allow-origin" not in page.headers
+    for wrong in ({"origin": "http://tools.example"}, {"host": "evil.example"}, {"host": "tools.example:444"}):
+        assert proxied.get("/console/tools", headers={**PROXIED, **wrong}).status in (403, 421)
+
+
+@pytest.mark.parametrize("prefix", ["", "/yard"])
+def test_links_have_the_path_of_public_url_whether_or_not_the_proxy_cuts_it_off(proxied, prefix):
+    assert proxied.get(f"{prefix}/", headers=PROXIED).headers["location"] == "/yard/console/tools"
+    assert 'href="/yard/console/static/' in proxied.get(f"{prefix}/console/tools", headers=PROXIED).body.decode()
+    assert proxied.get("/", headers={"host": "localhost"}).headers["location"] == "/console/tools"
+
+
 def test_a_browser_that_says_the_request_crosses_sites_is_believed():
     headers = [(b"host", b"localhost"), (b"sec-fetch-site", b"cross-site")]
     assert refused(HostGuard("127.0.0.1"), *headers, method="POST")[0] == 403

@@ -125,8 +125,8 @@ class ServerBlock(msgspec.Struct, frozen=True, kw_only=True):
         str | None,
         Meta(
             pattern=r"^https?://[^/?#@\s]+(/[^?#\s]*)?$",
-            description="URL under which clients reach the server, such as https://tools.example.com; by "
-            "default the one in the request.",
+            description="URL under which clients reach the server, such as https://tools.example.com/yard; its host "
+            "and pages are accepted. By default the one in the request.",
         ),
     ] = None
     allowed_origins: Annotated[tuple[Text, ...], Meta(description="Origins of web pages that may send requests.")] = ()

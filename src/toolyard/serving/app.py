@@ -93,7 +93,7 @@ def create_app(service: Service) -> Starlette:
         middleware=[
             Middleware(
                 RequestBoundary,
-                guard=HostGuard(block.host, block.allowed_hosts, block.allowed_origins),
+                guard=HostGuard(block.host, block.allowed_hosts, block.allowed_origins, block.public_url),
                 log=log,
                 metrics=service.metrics,
                 pages=pages,

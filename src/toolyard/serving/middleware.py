@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import count
 from typing import cast
+from urllib.parse import quote, unquote, urlsplit
 
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -198,13 +199,25 @@ def is_loopback(host: str) -> bool:
 class HostGuard:
     """Checks `Host` and `Origin`, so that a web page of another origin cannot use this server through a browser.
 
-    `Host` reveals DNS rebinding, where an attacker points a name at this machine; `Origin` reveals foreign pages.
+    `Host` reveals DNS rebinding, where an attacker points a name at this machine; `Origin` reveals foreign pages. A
+    request to the host of `public_url` came by that URL, whatever a proxy has made of it.
     """
 
-    def __init__(self, host: str, allowed_hosts: Iterable[str] = (), allowed_origins: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        host: str,
+        allowed_hosts: Iterable[str] = (),
+        allowed_origins: Iterable[str] = (),
+        public_url: str | None = None,
+    ) -> None:
+        public = urlsplit(public_url or "")
+        self._public_scheme, self._root = public.scheme, public.path.rstrip("/")
+        self._public_host = _without_port(public.netloc.lower(), public.scheme).encode()
         own = {host.lower(), f"[{host.lower()}]"} if ":" in host else {host.lower()}
         self._any_address = host in ("0.0.0.0", "::", "")  # noqa: S104 - a comparison
         names = {socket.gethostname().lower()} if self._any_address else set()
+        if (found := _HOST.fullmatch(public.netloc.lower())) is not None:
+            names |= {found[1]} - {""}
         self._names = _LOOPBACK | own | names | {name.lower() for name in allowed_hosts}
         self._origins = frozenset(origin.lower().rstrip("/").encode() for origin in allowed_origins)
         self._accepted_hosts: set[bytes] = set()
@@ -225,6 +238,8 @@ class HostGuard:
             raise HttpFault(400, "request.invalid_http", "a request needs a Host header")
         if host not in self._accepted_hosts:
             self._check_host(host)
+        if host.lower() == self._public_host:
+            self._place(scope)
         origin = headers.get(b"origin")
         if origin is None:
             is_foreign = headers.get(b"sec-fetch-site") in (b"cross-site", b"same-site")
@@ -245,6 +260,16 @@ class HostGuard:
                 "access-control-max-age": "600",
             },
         )
+
+    def _place(self, scope: Scope) -> None:
+        """Set what a proxy in front has changed of `public_url`: the scheme, and the path if it was cut off."""
+        scope["scheme"] = self._public_scheme
+        if not self._root or scope.get("root_path"):
+            return
+        root = scope["root_path"] = unquote(self._root)
+        if not scope["path"].startswith(f"{root}/"):
+            raw = scope.get("raw_path") or quote(scope["path"]).encode()
+            scope["path"], scope["raw_path"] = root + scope["path"], self._root.encode() + raw
 
     def _check_host(self, host: bytes) -> None:
         text = host.decode("latin-1").lower()
@@ -268,8 +293,14 @@ def _make_foreign_origin(who: str) -> HttpFault:
         403,
         "request.origin_not_allowed",
         f"requests from pages of {who!r} are not allowed",
-        hint="list the origin in server.allowed_origins",
+        hint="list the origin in server.allowed_origins; "
+        "if it is this server behind a proxy, set server.public_url and let the proxy pass Host on",
     )
+
+
+def _without_port(netloc: str, scheme: str) -> str:
+    """As browsers spell it in Host and Origin: without the default port of the scheme."""
+    return netloc.removesuffix({"https": ":443", "http": ":80"}.get(scheme, ""))
 
 
 def _read_address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
