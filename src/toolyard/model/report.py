@@ -63,6 +63,11 @@ class SourceReport(msgspec.Struct, frozen=True):
         return self.loaded + len(self.rejected)
 
     @property
+    def available(self) -> bool:
+        """False if it, or one of the servers or domains in it, failed; what that one gave last is still served."""
+        return self.state == "ok" and all(item.error != "SourceUnavailable" for item in self.rejected)
+
+    @property
     def standing(self) -> State | Literal["incomplete"]:
         """The state as people see it: `incomplete` if it is ok, but some entries were rejected."""
         return "incomplete" if self.state == "ok" and self.rejected else self.state

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from engines.mcp.support import raw
 from hypothesis import given, settings, strategies as st
 from sessions.conftest import postgres_place  # noqa: F401 - fixtures
 from starlette.requests import Request
@@ -397,6 +398,21 @@ def test_a_source_that_changes_or_dies_is_told(tmp_path):
             kind, told = stream.read()
             seen.append((kind, told["state"]))
         assert seen == [("source.changed", "ok"), ("source.died", "stale"), ("source.recovered", "ok")]
+        stream.close()
+
+
+@pytest.mark.process
+def test_a_server_of_several_that_dies_is_told(tmp_path):
+    path = tmp_path / "desktop.json"
+    away = {"gone": {"command": "no-such-program"}}
+    path.write_text(json.dumps({"mcpServers": {"notes": raw(tmp_path / "notes")}}))
+    with served({"tools": [{"type": "mcp_config", "path": str(path)}]}) as yard:
+        stream = Stream(yard)
+        until(lambda: yard.service.events._snapshot is not None)
+        for more, event in ((away, "source.died"), ({}, "source.recovered")):
+            path.write_text(json.dumps({"mcpServers": {"notes": raw(tmp_path / "notes"), **more}}))
+            yard.ask("POST", "/v1/reload")
+            assert stream.read()[0] == event
         stream.close()
 
 

@@ -1,8 +1,10 @@
 """How the server is, what it is, and loading its sources again."""
 
+import json
 from datetime import datetime
 
 import pytest
+from engines.mcp.support import raw
 
 from serving.service_support import CORE, served
 from toolyard.constants import VERSION
@@ -133,3 +135,17 @@ def test_a_source_that_is_away_makes_a_server_unready_only_where_all_are_require
         catalog.write_text(GOOD)
         yard.ask("POST", "/v1/reload")
         assert yard.get("/readyz").status == 200
+
+
+@pytest.mark.process
+def test_a_server_that_is_away_degrades_the_file_that_names_it_and_the_others_are_served(tmp_path):
+    path = tmp_path / "desktop.json"
+    here, away = {"notes": raw(tmp_path / "notes")}, {"gone": {"command": "no-such-program"}}
+    path.write_text(json.dumps({"mcpServers": here}))
+    with served({"tools": [{"type": "mcp_config", "path": str(path)}]}, strict=True) as yard:
+        for servers, status, ready in ((here, "ok", 200), ({**here, **away}, "degraded", 503), (here, "ok", 200)):
+            path.write_text(json.dumps({"mcpServers": servers}))
+            yard.ask("POST", "/v1/reload")
+            assert yard.get("/v1/health").json["status"] == status
+            assert yard.get("/readyz").status == ready
+            assert {line["name"].partition("::")[0] for line in yard.get("/v1/tools").json} == {"notes"}

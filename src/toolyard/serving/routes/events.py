@@ -38,7 +38,6 @@ from toolyard.serving.streams import (
 _EXPIRY_SECONDS = 60.0
 _CHUNK_EVENTS = 200
 """The most events written to a reader at once."""
-_STATE_EVENTS = {"ok": "source.recovered", "stale": "source.died", "failed": "source.died"}
 
 
 class EventFeed:
@@ -180,7 +179,9 @@ class EventFeed:
             known = before.get(name)
             if is_first or known == source:
                 continue
-            kind = "source.changed" if known is None or known.state == source.state else _STATE_EVENTS[source.state]
+            kind = "source.recovered" if source.available else "source.died"
+            if known is None or (known.state, known.available) == (source.state, source.available):
+                kind = "source.changed"
             # The reason is in the report, which only admins may read.
             self.journal.add_event(kind, "", "", {"source": name, "state": source.state, "loaded": source.loaded})
 

@@ -97,7 +97,7 @@ class OperationsRoutes:
     async def show_readiness(self, request: Request) -> Response:
         """Checks that the store responds and, on a `strict` server, that every source is available. Gives no reason."""
         sources = self._loaded.registry.report.sources if self._strict else ()
-        is_unavailable = any(source.state != "ok" for source in sources)
+        is_unavailable = not all(source.available for source in sources)
         if is_unavailable or any(check["status"] != "ok" for check in await self._check_store()):
             raise HttpFault(503, "server.not_ready", "not now; GET /v1/health says how the server is", retryable=True)
         return JsonResponse({"status": "ok"})
@@ -171,6 +171,8 @@ def _check_source(source: SourceReport, number: int, shows_details: bool) -> dic
     check: dict[str, Any] = {"name": name, "status": _STATES[source.state]}
     if source.state != "ok":
         check["message"] = f"the source is {source.state}; GET /v1/report says why"
+    elif not source.available:
+        check |= {"status": "degraded", "message": "a part of the source is unavailable; GET /v1/report says why"}
     elif source.rejected and not source.loaded:
         check |= {"status": "degraded", "message": "nothing of the source could be loaded; GET /v1/report says why"}
     if shows_details:
