@@ -11,7 +11,7 @@ from script_folder import Folder
 from waiting import until
 
 from conftest import chosen_way, ways_to_try
-from engines.scripts.support import acall, aends_late, call, code, ends_late, put, yard
+from engines.scripts.support import AVAILABLE, acall, aends_late, call, code, ends_late, put, yard
 from toolyard import (
     MultiToolEngine,
     PythonToolEngine,
@@ -56,6 +56,21 @@ class TestAnswers:
         with yard(tmp_path / "t", {"shout": SHOUT}, engine=engine_class) as (_, _, engine):
             results = await asyncio.gather(*(engine.aexecute("s", [ToolCall("shout", {"text": c})]) for c in "abc"))
             assert [result[0].result for result in results] == ["A", "B", "C"]
+
+    def test_what_the_sandbox_denies_names_the_option_that_allows_it(self, tmp_path):
+        wanted = {
+            "network": ("import socket\ndef run():\n    socket.socket()\n", "isolation: inprocess"),
+            "reading": ("def run():\n    open('/etc/passwd')\n", "all that its user may"),
+            "memory": ("def run():\n    return len('x' * (1 << 33))\n", "`memory_bytes`"),
+            "files": ("def run():\n    return len([open('/dev/null') for _ in range(500)])\n", "`files`"),
+            "size": ("def run():\n    open('big', 'wb').write(b'x' * 10_000)\n", "`file_bytes`"),
+            "variable": ("import os\ndef run():\n    return os.environ['MINE']\n", "option `env`"),
+        }
+        expected = {name: hint for name, (_, hint) in wanted.items() if name != "reading" or AVAILABLE[0] != "rlimits"}
+        bodies = {name: body for name, (body, _) in wanted.items()}
+        with yard(tmp_path / "t", bodies, options={"file_bytes": 5_000}) as (_, _, engine):
+            hints = {name: call(engine, name).error_info.hint for name in expected}
+        assert {name: hint for name, hint in hints.items() if expected[name] not in (hint or "")} == {}
 
     def test_what_is_not_json_is_a_failure_that_says_so(self, tmp_path):
         bodies = {"odd": "def run():\n    return object()\n", "nan": "def run():\n    return float('nan')\n"}

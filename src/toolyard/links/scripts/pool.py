@@ -223,7 +223,7 @@ class ScriptPool(Closing):
         else:
             self._retire_soon(worker)
         if reply.fault is not None:
-            raise make_script_error(code.file, reply.fault, exchange)
+            raise make_script_error(code.file, reply.fault, exchange, self.level)
         return Answer(reply.value, *exchange.printed())
 
     call = link_loop.sync_twin(acall)

@@ -316,10 +316,36 @@ class ScriptTimeout(CallTimeout):
     trace: str = ""
 
 
-def make_script_error(file: str, fault: ReportedFault, exchange: WorkerExchange) -> ScriptFailed:
-    """The error for a script that raised or returned an invalid result."""
+_FILES = "`sandbox: rlimits` lets it reach all that its user may, `isolation: inprocess` runs it without a sandbox"
+_PROCESSES = "option `processes` limits processes and threads of scripts"
+_HINTS = (
+    ("PermissionError", "[Errno 1]", "the sandbox denies it sockets; `isolation: inprocess` runs it without one"),
+    ("PermissionError", "[Errno 13]", f"the sandbox denies it files outside its own folder; {_FILES}"),
+    ("MemoryError", "", "option `memory_bytes` limits its memory"),
+    ("RuntimeError", "can't start new thread", _PROCESSES),
+    ("BlockingIOError", "[Errno 11]", _PROCESSES),
+    ("OSError", "[Errno 24]", "option `files` limits its open files"),
+    ("OSError", "[Errno 27]", "option `file_bytes` limits the size of a file that it writes"),
+)
+"""Type and beginning of what a script raises where the options of its source limit it, and which these are."""
+
+
+def _find_hint(fault: ReportedFault, level: str) -> str | None:
+    if fault.type == "KeyError" and "os.environ" in fault.trace:
+        return "scripts get the environment variables that option `env` of their source names"
+    if fault.type == "FileNotFoundError" and level == "bwrap":
+        return f"in its sandbox, files outside its own folder are not there; {_FILES}"
+    if fault.message.startswith("[Errno 13]") and level == "rlimits":
+        return None  # it may do what its user may
+    fitting = (hint for kind, start, hint in _HINTS if fault.type == kind and fault.message.startswith(start))
+    return next(fitting, None)
+
+
+def make_script_error(file: str, fault: ReportedFault, exchange: WorkerExchange, level: str) -> ScriptFailed:
+    """The error for a script that raised or returned an invalid result, at a level of the sandbox."""
     text = f"{file}: {fault.message}" if fault.refused else f"{file}: {fault.type}: {fault.message}".removesuffix(": ")
-    error = ScriptFailed(text, details={} if fault.refused else {"exception": fault.type})
+    hint = None if fault.refused else _find_hint(fault, level)
+    error = ScriptFailed(text, hint=hint, details={} if fault.refused else {"exception": fault.type})
     error.unforeseen = not fault.refused
     error.stdout, error.stderr, _ = exchange.printed()
     error.trace = fault.trace

@@ -216,7 +216,7 @@ class Script:
             text = f"it returned a {type(value).__name__} that is not JSON: {why}"
             return self._failed(token, ScriptRefused(text))
         if len(result) > self._limit:
-            text = f"it returned {len(result)} bytes, more than the {self._limit} that are allowed"
+            text = f"it returned {len(result)} bytes, more than the {self._limit} of max_answer_bytes"
             return self._failed(token, ScriptRefused(text))
         return b'{"token":"%s","again":%s,"value":%s}' % (token.encode(), again, result)
 
