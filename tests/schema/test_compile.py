@@ -61,6 +61,8 @@ def test_messages_never_repeat_a_value():
         ({"$ref": "http://127.0.0.1:9/x.json"}, "not fetched"),
         ({"$ref": "file:///etc/hostname"}, "not fetched"),
         ({"$ref": "#/nowhere"}, "cannot be resolved"),
+        ({"items": {"not": {"$ref": "#/$defs/a"}}}, "/items/not/[$]ref: .*resolved.* under .defs"),
+        ({"properties": {"a": {"$ref": "http://127.0.0.1:9/x.json#/y"}}}, "/properties/a/[$]ref: .* not fetched"),
         ({"$schema": "https://example.com/mine"}, "published draft"),
         ({"pattern": "("}, "regular expression: missing .*position 0"),
         ({"pattern": r"^\p{L}{1,64}$"}, "regular expression: its repetitions are too large"),

@@ -22,6 +22,7 @@ import msgspec
 from toolyard.model.errors import InvalidSchemaError
 from toolyard.model.json_schema import JSON_TYPES, pointer_of
 from toolyard.model.tool import Schema
+from toolyard.schema.subschemas import Path, iter_children
 from toolyard.schema.violations import MAX_VIOLATIONS, Explainer, Misfit, Violation, word_violation
 from toolyard.schema.walk import Walk
 from toolyard.schema.weight import PATTERN_TOKEN, STEPS, Weight, measure, weigh
@@ -246,7 +247,7 @@ def _compile_validator(
                 break
         except ValueError as error:
             raise InvalidSchemaError(f"schema is not plain JSON or too deep: {error}") from None
-    raise _explain_invalid(problem) from None
+    raise _explain_invalid(problem, schema) from None
 
 
 def _is_regex(error: jsonschema_rs.ValidationError) -> bool:
@@ -265,10 +266,12 @@ def _explain_regex(pattern: Any) -> str:
     return "it uses syntax of Python; JSON Schema requires ECMA-262"
 
 
-def _explain_invalid(error: jsonschema_rs.ValidationError) -> InvalidSchemaError:
+def _explain_invalid(error: jsonschema_rs.ValidationError, schema: Any) -> InvalidSchemaError:
     pointer = pointer_of(error.instance_path)
     if isinstance(error.kind, jsonschema_rs.ValidationErrorKind.Referencing) or not error.schema_path:
-        return InvalidSchemaError(_reference_problem(error.message), pointer=pointer)
+        pointer = _find_reference(error.message, schema) or pointer
+        problem = _reference_problem(error.message)
+        return InvalidSchemaError(f"{pointer}: {problem}" if pointer else problem, pointer=pointer)
     if _is_regex(error):
         return InvalidSchemaError(
             f"{pointer}: not a usable regular expression: {_explain_regex(error.instance)}", pointer=pointer
@@ -280,10 +283,24 @@ def _explain_invalid(error: jsonschema_rs.ValidationError) -> InvalidSchemaError
     return InvalidSchemaError(f"{pointer or '(root)'}: {word_violation(error)}", pointer=pointer)
 
 
+def _find_reference(message: str, schema: Any) -> str:
+    """The pointer of the first reference that the message is about, which has no place of its own; empty if unknown."""
+    found: list[tuple[Path, Any]] = [((), schema)]
+    for path, node in found:
+        if not isinstance(node, dict):
+            continue
+        for key in ("$ref", "$dynamicRef"):
+            base, _, fragment = str(node.get(key, "")).partition("#")
+            if (base or fragment) and f"'{base or fragment}'" in message:
+                return pointer_of((*path, key))
+        found += [((*path, *below), child) for below, child in iter_children(node)]
+    return ""
+
+
 def _reference_problem(message: str) -> str:
     if "Retrieval is disabled" in message:
         uri = message.rpartition("cannot fetch ")[2]
         return f"$ref to {uri!r} is not fetched; copy the schema under $defs and point at it with '#/$defs/...'"
     if "Unknown meta-schema" in message:
         return f"{message.split('. ')[0]}; use a published draft (4, 6, 7, 2019-09 or 2020-12) in $schema"
-    return f"$ref cannot be resolved: {message}"
+    return f"$ref cannot be resolved: {message}; define what it points at under $defs, or correct it"
