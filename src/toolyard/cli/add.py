@@ -49,7 +49,15 @@ _PLAIN_HOSTS = ("mcp", "www", "api")
 
 
 def add(
-    *what: Annotated[str, Parameter(allow_leading_hyphen=True)],
+    *what: Annotated[
+        str,
+        Parameter(
+            allow_leading_hyphen=True,
+            help="URL of an OpenAPI document or MCP server; a Python file, catalog, OpenAPI document, folder of "
+            "scripts, or a client's mcpServers file; a Python module; or the command that starts an MCP server: "
+            "`toolyard add -- npx -y @modelcontextprotocol/server-memory`.",
+        ),
+    ],
     namespace: Annotated[str | None, Parameter(name=["--namespace", "-n"], help="Namespace of the tools.")] = None,
     option: Annotated[
         Sequence[str],
@@ -63,15 +71,7 @@ def add(
     show: Annotated[bool, Parameter(name="--print", negative="", help="Print the source, change nothing.")] = False,
     options: VerbOptions = OUTPUT,
 ) -> int:
-    """Add a source to a config. It is loaded first, and refused if it has no tools.
-
-    Parameters
-    ----------
-    what
-        URL of an OpenAPI document or MCP server; a Python file, catalog, OpenAPI document, folder of scripts, or a
-        client's mcpServers file; a Python module; or the command that starts an MCP server:
-        `toolyard add -- npx -y @modelcontextprotocol/server-memory`.
-    """
+    """Add a source to a config. It is loaded first, and refused if it has no tools."""
     text, path, known = _read_known(config := into or config_path(None, must_exist=False) or DEFAULT_CONFIG)
     extra = dict(_split_option(word) for word in option)
     candidates = list(_list_candidates(what, config.parent))

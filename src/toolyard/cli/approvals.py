@@ -27,14 +27,12 @@ ApprovalName = Annotated[str, Parameter(help="Id of the approval.")]
 ReasonOption = Annotated[str | None, Parameter(name="--reason", help="Reason, shown to the caller.")]
 
 
-def list_(*, state: WantedState = "pending", options: YardOptions = YARD) -> int:
-    """List the calls that wait for approval, newest first.
-
-    Parameters
-    ----------
-    state
-        State of the approvals to list.
-    """
+def list_(
+    *,
+    state: Annotated[WantedState, Parameter(help="State of the approvals to list.")] = "pending",
+    options: YardOptions = YARD,
+) -> int:
+    """List the calls that wait for approval, newest first."""
     with _open_approvals(options.config) as approvals:
         found = approvals.list(state=state, limit=_MOST).approvals
     columns = ["id", "state", "tool", "arguments", "caller", "session", "from", "expires"]

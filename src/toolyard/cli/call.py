@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from toolyard.app.toolyard import Toolyard
 from toolyard.calls.call_path import SCHEMA_SIMULATOR
 from toolyard.cli.approvals import ask_at_terminal, describe_decision
-from toolyard.cli.options import YARD, OwnerOption, SkipOption, YardOptions, read_word
+from toolyard.cli.options import YARD, OwnerOption, SkipOption, ToolName, YardOptions, read_word
 from toolyard.cli.output import fail_call, print_json, visible, warn, working
 from toolyard.cli.yard import choose_owner, missing_session, open_yard, warn_of_default_tools
 from toolyard.dialects.wire_names import read_wire_call
@@ -54,6 +54,25 @@ def _check_session(_: object, name: str | None) -> None:
         raise ValueError("--session needs the name of a session, and it is empty")
 
 
+_ArgumentWords = Annotated[
+    str,
+    Parameter(
+        allow_leading_hyphen=True,
+        help="Arguments as KEY=VALUE; values are read as JSON if they are JSON and the tool accepts that, else as "
+        "text. Or one JSON object, or - to read it from standard input.",
+    ),
+]
+_SessionOption = Annotated[
+    str | None,
+    Parameter(
+        name=["--session", "-s"],
+        validator=_check_session,
+        help="Run the call in this session and record it there. The session is created if it does not exist. "
+        "Without a `sessions` block in the config, sessions are stored in your home directory.",
+    ),
+]
+
+
 _WaitOption = Annotated[
     float | None,
     Parameter(
@@ -64,32 +83,21 @@ _WaitOption = Annotated[
 
 
 def call(
-    name: str,
+    name: ToolName,
     /,
-    *arguments: Annotated[str, Parameter(allow_leading_hyphen=True)],
-    session: Annotated[str | None, Parameter(name=["--session", "-s"], validator=_check_session)] = None,
-    simulate: Annotated[bool, Parameter(negative="")] = False,
+    *arguments: _ArgumentWords,
+    session: _SessionOption = None,
+    simulate: Annotated[
+        bool,
+        Parameter(negative="", help="Simulate the call; nothing is recorded. With --session, the session must exist."),
+    ] = False,
     timeout: Annotated[float | None, Parameter(help="Deadline of the call in seconds.")] = None,
     wait: _WaitOption = None,
     owner: OwnerOption = None,
     skip_bad: SkipOption = False,
     options: YardOptions = YARD,
 ) -> int:
-    """Call a tool and print its result; exits 1 if the call failed, 3 if it must be approved first.
-
-    Parameters
-    ----------
-    name
-        Qualified name, or a bare name that only one namespace has.
-    arguments
-        Arguments as KEY=VALUE; values are read as JSON if they are JSON and the tool accepts that, else as text. Or
-        one JSON object, or - to read it from standard input.
-    session
-        Run the call in this session and record it there. The session is created if it does not exist. Without a
-        `sessions` block in the config, sessions are stored in your home directory.
-    simulate
-        Simulate the call; nothing is recorded. With --session, the session must exist.
-    """
+    """Call a tool and print its result; exits 1 if the call failed, 3 if it must be approved first."""
     given = _read_arguments(arguments)
     approver = ask_at_terminal if wait is None and sys.stdin.isatty() and sys.stderr.isatty() else None
     with open_yard(options.config, skip_bad=skip_bad, durable=session is not None, approver=approver) as yard:

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from toolyard.app import survey
 from toolyard.app.toolyard import find_idle
 from toolyard.calls.policy import Policy
-from toolyard.cli.options import YARD, SkipOption, YardOptions
+from toolyard.cli.options import YARD, NamespacesOption, SkipOption, ToolName, YardOptions
 from toolyard.cli.output import counted, print_json, print_list, print_table, print_text, warn, working, write_command
 from toolyard.cli.yard import domain_registry, open_registry, read_named, require_known, warn_of_default_tools
 from toolyard.dialects import get_dialect
@@ -82,23 +82,15 @@ def _show_report(report: LoadReport) -> None:
 
 def tools(
     *,
-    namespace: Annotated[str | None, Parameter(name=["--namespace", "-n"])] = None,
-    tag: Annotated[str | None, Parameter(name=["--tag", "-t"])] = None,
-    denied: Annotated[bool, Parameter(negative="")] = False,
+    namespace: Annotated[
+        str | None, Parameter(name=["--namespace", "-n"], help="Only tools of this namespace.")
+    ] = None,
+    tag: Annotated[str | None, Parameter(name=["--tag", "-t"], help="Only tools with this tag.")] = None,
+    denied: Annotated[bool, Parameter(negative="", help="List also the tools that the policy denies you.")] = False,
     skip_bad: SkipOption = False,
     options: YardOptions = YARD,
 ) -> int:
-    """List the tools that you may call, in registration order; with a policy, also whether calls need approval.
-
-    Parameters
-    ----------
-    namespace
-        Only tools of this namespace.
-    tag
-        Only tools with this tag.
-    denied
-        List also the tools that the policy denies you.
-    """
+    """List the tools that you may call, in registration order; with a policy, also whether calls need approval."""
     with open_registry(options.config, skip_bad=skip_bad) as registry:
         require_known(registry, options.config, namespace=namespace, tag=tag)
         found = [
@@ -134,23 +126,20 @@ def _read_policy(options: YardOptions) -> Policy:
 
 
 def show(
-    name: str,
+    name: ToolName,
     /,
     *,
     skip_bad: SkipOption = False,
-    format: str | None = None,  # noqa: A002 - the option is called --format
+    format: Annotated[  # noqa: A002 - the option is called --format
+        str | None,
+        Parameter(
+            help="Use a provider's format: openai, openai-responses, anthropic, gemini or mcp. What the format cannot "
+            "express is listed on standard error."
+        ),
+    ] = None,
     options: YardOptions = YARD,
 ) -> int:
-    """Show a tool's definition, with every overload.
-
-    Parameters
-    ----------
-    name
-        Qualified name, or a bare name that only one namespace has.
-    format
-        Use a provider's format: openai, openai-responses, anthropic, gemini or mcp. What the format cannot express is
-        listed on standard error.
-    """
+    """Show a tool's definition, with every overload."""
     with open_registry(options.config, skip_bad=skip_bad) as registry:
         called = read_wire_call(registry.snapshot, ToolCall(name)).name
         try:
@@ -202,31 +191,26 @@ def _indent_json(value: Any) -> str:
 
 
 def search(
-    query: str,
+    query: Annotated[str, Parameter(help="Task in words, or name of a tool.")],
     /,
     *,
-    k: Annotated[int, Parameter(name=["-k"])] = 5,
-    namespace: Annotated[tuple[str, ...], Parameter(name=["--namespace", "-n"], negative="")] = (),
-    tag: Annotated[tuple[str, ...], Parameter(name=["--tag", "-t"], negative="")] = (),
-    threshold: float | None = None,
+    k: Annotated[int, Parameter(name=["-k"], help="Maximum number of hits.")] = 5,
+    namespace: NamespacesOption = (),
+    tag: Annotated[
+        tuple[str, ...],
+        Parameter(
+            name=["--tag", "-t"],
+            negative="",
+            help="Only tools with this tag. If repeated, only tools with all of the tags.",
+        ),
+    ] = (),
+    threshold: Annotated[
+        float | None, Parameter(help="Minimum score of the best hit, from 0 to 1; 0 always shows the nearest tools.")
+    ] = None,
     skip_bad: SkipOption = False,
     options: YardOptions = YARD,
 ) -> int:
-    """Find the tools for a task, best first; exits 1 if no tool fits.
-
-    Parameters
-    ----------
-    query
-        Task in words, or name of a tool.
-    k
-        Maximum number of hits.
-    namespace
-        Only tools of this namespace. May be repeated.
-    tag
-        Only tools with this tag. If repeated, only tools with all of the tags.
-    threshold
-        Minimum score of the best hit, from 0 to 1; 0 always shows the nearest tools.
-    """
+    """Find the tools for a task, best first; exits 1 if no tool fits."""
     _check_request(query, k, threshold)
     with open_registry(options.config, skip_bad=skip_bad) as registry:
         require_known(registry, options.config, namespace=namespace, tag=tag)

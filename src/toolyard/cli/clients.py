@@ -55,6 +55,9 @@ _FOLDERS = {
 """Settings folders of clients: on Linux and other Unix systems, on macOS, on Windows."""
 _SYSTEMS = {"darwin": 1, "win32": 2}
 
+ClientOption = Annotated[
+    ClientName, Parameter(help="claude-desktop, claude-code, cursor, vscode, codex or gemini-cli.")
+]
 Name = Annotated[str, Parameter(help="Name of the server in the client.")]
 File = Annotated[
     Path | None, Parameter(help="Configuration file of the client, such as that of a project; by default the user's.")
@@ -69,8 +72,10 @@ def find_file(client: Client, system: str, env: Mapping[str, str], home: Path) -
 
 
 def install(
-    client: ClientName,
-    config: Path | None = None,
+    client: ClientOption,
+    config: Annotated[
+        Path | None, Parameter(help="Config, catalog or Python file; default as for other commands.")
+    ] = None,
     /,
     *,
     name: Name = "toolyard",
@@ -86,15 +91,7 @@ def install(
     ] = False,
     options: VerbOptions = OUTPUT,
 ) -> int:
-    """Let a client start `toolyard mcp CONFIG`. The rest of its file is preserved, and a backup is kept beside it.
-
-    Parameters
-    ----------
-    client
-        claude-desktop, claude-code, cursor, vscode, codex or gemini-cli.
-    config
-        Config, catalog or Python file; default as for other commands.
-    """
+    """Let a client start `toolyard mcp CONFIG`. The rest of its file is preserved, and a backup is kept beside it."""
     found, place = CLIENTS[client], _choose_file(client, file)
     entry = _make_entry(found, config_path(config), _read_variables(env))
     path, what = (found.key, name), str(place)
@@ -113,15 +110,14 @@ def install(
 
 
 def uninstall(
-    client: ClientName, /, *, name: Name = "toolyard", file: File = None, options: VerbOptions = OUTPUT
+    client: ClientOption,
+    /,
+    *,
+    name: Name = "toolyard",
+    file: File = None,
+    options: VerbOptions = OUTPUT,
 ) -> int:
-    """Remove the tools from a client. A file that nobody else has changed is then what it was, to the byte.
-
-    Parameters
-    ----------
-    client
-        claude-desktop, claude-code, cursor, vscode, codex or gemini-cli.
-    """
+    """Remove the tools from a client. A file that nobody else has changed is then what it was, to the byte."""
     found, place = CLIENTS[client], _choose_file(client, file)
     path, what = (found.key, name), str(place)
     text = read_text(place) if place.exists() else ""

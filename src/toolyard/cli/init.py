@@ -6,6 +6,9 @@ import json
 import sys
 from importlib.resources import files
 from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
 
 from toolyard.cli.options import DEFAULT_CONFIG, OUTPUT, VerbOptions
 from toolyard.cli.output import print_either, print_json
@@ -17,14 +20,13 @@ _PYTHON = "command: python3"
 """A line of the created config, in which the current interpreter is filled in."""
 
 
-def init(folder: Path = Path(), /, *, options: VerbOptions = OUTPUT) -> int:
-    """Create a small yard with a function, an API and an MCP server. Existing files are never changed.
-
-    Parameters
-    ----------
-    folder
-        Folder; created if it does not exist.
-    """
+def init(
+    folder: Annotated[Path, Parameter(help="Folder; created if it does not exist.")] = Path(),
+    /,
+    *,
+    options: VerbOptions = OUTPUT,
+) -> int:
+    """Create a small yard with a function, an API and an MCP server. Existing files are never changed."""
     there = [name for name in _FILES if (folder / name).exists()]
     if there:
         raise ConfigError(f"{folder}: has {', '.join(there)} already; nothing was written, name another folder")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from cyclopts import Parameter
 
-from toolyard.cli.options import YARD, SkipOption, YardOptions, read_word
+from toolyard.cli.options import YARD, NamespacesOption, SkipOption, YardOptions, read_word
 from toolyard.cli.output import counted, print_either, print_json, print_table, print_text, visible, working
 from toolyard.cli.yard import config_path, open_registry
 from toolyard.dialects import Dialect, get_dialect
@@ -37,13 +37,19 @@ _FORMATS = {".html": "html", ".htm": "html", ".dot": "dot", ".mmd": "mermaid", "
 
 def graph(
     *,
-    out: Annotated[Path, Parameter(name=["--out", "-o"])],
-    top: int = 2,
-    min_score: float = 0.0,
-    max_edges: int | None = None,
-    namespace: Annotated[tuple[str, ...], Parameter(name=["--namespace", "-n"], negative="")] = (),
-    linked: Annotated[bool, Parameter(negative="")] = False,
-    title: str | None = None,
+    out: Annotated[
+        Path,
+        Parameter(
+            name=["--out", "-o"],
+            help="File to write: `.html` for an interactive page, `.dot` for Graphviz, `.mmd` for Mermaid, or `.json`.",
+        ),
+    ],
+    top: Annotated[int, Parameter(help="Show an edge if it is among this many strongest of its source or target.")] = 2,
+    min_score: Annotated[float, Parameter(help="Minimum score of an edge, from 0 to 1.")] = 0.0,
+    max_edges: Annotated[int | None, Parameter(help="Maximum number of edges; the strongest are shown.")] = None,
+    namespace: NamespacesOption = (),
+    linked: Annotated[bool, Parameter(negative="", help="Hide tools without a visible edge.")] = False,
+    title: Annotated[str | None, Parameter(help="Title of the graph; by default the name of the config.")] = None,
     skip_bad: SkipOption = False,
     options: YardOptions = YARD,
 ) -> int:
@@ -51,23 +57,6 @@ def graph(
 
     The edges are those of the config's `dataflow` enrichment. Without one they are computed now, and missing output
     schemas are inferred by rules, offline. The same tools always give the same file.
-
-    Parameters
-    ----------
-    out
-        File to write: `.html` for an interactive page, `.dot` for Graphviz, `.mmd` for Mermaid, or `.json`.
-    top
-        Show an edge if it is among this many strongest of its source or target.
-    min_score
-        Minimum score of an edge, from 0 to 1.
-    max_edges
-        Maximum number of edges; the strongest are shown.
-    namespace
-        Only tools of this namespace. May be repeated.
-    linked
-        Hide tools without a visible edge.
-    title
-        Title of the graph; by default the name of the config.
     """
     form = _choose_format(out)
     from toolyard.insight.graph import GraphOptions
@@ -143,36 +132,51 @@ _OWN = {"k": "say -k", "seed": "say --seed", "registry": "the tools are those of
 """Options that `-o` may not set, and what to use instead."""
 
 
+_SamplerType = Annotated[
+    str,
+    Parameter(
+        help="Sampler: tc/random, tc/chain, tc/fan_out, tc/fan_in, tc/dag, tc/neighbor, tc/sparse, tc/conflict, "
+        "tc/irrelevant, tc/missing, tc/coverage, tc/mix, or one of a plugin."
+    ),
+]
+_SamplerOptions = Annotated[
+    tuple[str, ...],
+    Parameter(
+        name=["--option", "-o"],
+        negative="",
+        consume_multiple=False,
+        help="Option of the sampler, such as `min_score=0.7`; the value is read as JSON if it is JSON. May be "
+        "repeated; the same option only if it takes a list.",
+    ),
+]
+
+
 def sample(
-    type: str,  # noqa: A002 (it is called so in configs)
+    type: _SamplerType,  # noqa: A002 (it is called so in configs)
     /,
     *,
     k: Annotated[int | None, Parameter(name=["-k"], help="Number of tools.")] = None,
     seed: Annotated[int | None, Parameter(help="Seed; equal seeds draw equal tools.")] = None,
     count: Annotated[int, Parameter(name=["--count", "-n"], help="Number of samples.")] = 1,
-    namespace: Annotated[tuple[str, ...], Parameter(name=["--namespace"], negative="")] = (),
-    option: Annotated[tuple[str, ...], Parameter(name=["--option", "-o"], negative="", consume_multiple=False)] = (),
+    namespace: Annotated[
+        tuple[str, ...],
+        Parameter(name=["--namespace"], negative="", help="Only tools of this namespace. May be repeated."),
+    ] = (),
+    option: _SamplerOptions = (),
     jsonl: Annotated[bool, Parameter(negative="", help="Print one line of JSON per sample.")] = False,
-    format: str | None = None,  # noqa: A002 - the option is called --format
+    format: Annotated[  # noqa: A002 - the option is called --format
+        str | None,
+        Parameter(
+            help="Add the definitions to the JSON, in a provider's format: openai, openai-responses, anthropic, gemini "
+            "or mcp."
+        ),
+    ] = None,
     skip_bad: SkipOption = False,
     options: YardOptions = YARD,
 ) -> int:
     """Draw tools with a sampler and print them, with the edges between them.
 
     Exits 1 when there are not enough suitable tools; those that were found are printed.
-
-    Parameters
-    ----------
-    type
-        Sampler: tc/random, tc/chain, tc/fan_out, tc/fan_in, tc/dag, tc/neighbor, tc/sparse, tc/conflict,
-        tc/irrelevant, tc/missing, tc/coverage, tc/mix, or one of a plugin.
-    namespace
-        Only tools of this namespace. May be repeated.
-    option
-        Option of the sampler, such as `min_score=0.7`; the value is read as JSON if it is JSON. May be repeated; the
-        same option only if it takes a list.
-    format
-        Add the definitions to the JSON, in a provider's format: openai, openai-responses, anthropic, gemini or mcp.
     """
     if count < 1:
         raise ConfigError(f"--count must be 1 or more, not {count}")

@@ -48,7 +48,7 @@ ScopeOption = Annotated[
 
 
 def create_(
-    name: str,
+    name: Annotated[str, Parameter(help="Name of the key, shown in lists and logs.")],
     /,
     *,
     scope: ScopeOption,
@@ -58,13 +58,7 @@ def create_(
     concurrency: Annotated[int | None, Parameter(help="Concurrent requests.")] = None,
     options: YardOptions = YARD,
 ) -> int:
-    """Create a key and print its token, this once; running servers accept it by the time this returns.
-
-    Parameters
-    ----------
-    name
-        Name of the key, shown in lists and logs.
-    """
+    """Create a key and print its token, this once; running servers accept it by the time this returns."""
     scopes = read_scopes(scope)
     until = None if expires is None else time.time() + _read_span(expires)
     with _open_ring(options.config) as ring:
@@ -103,14 +97,13 @@ def list_(*, options: YardOptions = YARD) -> int:
     return print_list(options.json, "key", entries, columns, rows)
 
 
-def revoke_(key_id: str, /, *, options: YardOptions = YARD) -> int:
-    """Revoke a key. Every running server refuses it by the time this returns.
-
-    Parameters
-    ----------
-    key_id
-        Id of the key (see `toolyard key list`), or its name if that is unique.
-    """
+def revoke_(
+    key_id: Annotated[str, Parameter(help="Id of the key (see `toolyard key list`), or its name if that is unique.")],
+    /,
+    *,
+    options: YardOptions = YARD,
+) -> int:
+    """Revoke a key. Every running server refuses it by the time this returns."""
     with _open_ring(options.config) as ring:
         key = ring.revoke(key_id) or ring.revoke(_find_named(ring, key_id))
         if key is None:

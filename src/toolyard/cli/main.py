@@ -155,21 +155,15 @@ def version(*, options: VerbOptions = OUTPUT) -> int:
 
 @app.command
 def completion(
-    shell: Literal["bash", "zsh", "fish"],
+    shell: Annotated[Literal["bash", "zsh", "fish"], Parameter(help="The shell.")],
     /,
     *,
-    install: Annotated[bool, Parameter(negative="")] = False,
+    install: Annotated[
+        bool, Parameter(negative="", help="Install the completions for future shells, and print the path.")
+    ] = False,
     options: VerbOptions = OUTPUT,
 ) -> int:
-    """Print shell completions: `eval "$(toolyard completion bash)"`.
-
-    Parameters
-    ----------
-    shell
-        The shell.
-    install
-        Install the completions for future shells, and print the path.
-    """
+    """Print shell completions: `eval "$(toolyard completion bash)"`."""
     # A file may be the first word, which the script does not know, so let bash fall back to file names.
     text = app.generate_completion(shell=shell).replace("\ncomplete -F ", "\ncomplete -o default -F ")
     if install:

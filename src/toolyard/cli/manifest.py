@@ -58,32 +58,25 @@ def list_(directory: Directory, /, *, options: VerbOptions = OUTPUT) -> int:
 def add_(
     directory: Directory,
     /,
-    *files: str,
+    *files: Annotated[str, Parameter(help="File names in the directory, such as foo.py.")],
     absent: Annotated[bool, Parameter(negative="", help="Allow files that do not exist yet.")] = False,
     hashed: Annotated[bool, Parameter(negative="", help="Store a hash of each file from now on.")] = False,
     options: VerbOptions = OUTPUT,
 ) -> int:
-    """Allow files, or accept their current content.
-
-    Parameters
-    ----------
-    files
-        File names in the directory, such as foo.py.
-    """
+    """Allow files, or accept their current content."""
     if not files and not hashed:
         raise ManifestError("name the files to be allowed")
     manifest = allow_scripts(directory, files, hashed=True if hashed else None, absent=absent)
     return _show_manifest(directory, manifest, f"{counted(len(files), 'file')} added, ", options.json)
 
 
-def remove_(directory: Directory, /, *files: str, options: VerbOptions = OUTPUT) -> int:
-    """Remove files from the manifest; the files themselves are kept.
-
-    Parameters
-    ----------
-    files
-        File names in the manifest.
-    """
+def remove_(
+    directory: Directory,
+    /,
+    *files: Annotated[str, Parameter(help="File names in the manifest.")],
+    options: VerbOptions = OUTPUT,
+) -> int:
+    """Remove files from the manifest; the files themselves are kept."""
     if not files:
         raise ManifestError("name the files to remove")
     manifest = disallow_scripts(directory, files)

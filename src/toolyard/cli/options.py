@@ -58,6 +58,11 @@ SkipOption = Annotated[
         name="--skip-bad", negative="", help="Skip invalid entries and duplicates instead of rejecting the file."
     ),
 ]
+ToolName = Annotated[str, Parameter(help="Qualified name, or a bare name that only one namespace has.")]
+NamespacesOption = Annotated[
+    tuple[str, ...],
+    Parameter(name=["--namespace", "-n"], negative="", help="Only tools of this namespace. May be repeated."),
+]
 OwnerOption = Annotated[str | None, Parameter(name="--owner", help="Owner of the session.")]
 
 

@@ -61,25 +61,15 @@ def show_(session_id: SessionName, /, *, owner: OwnerOption = None, options: Yar
 
 
 def fork_(
-    session_id: str,
-    new_id: str,
+    session_id: Annotated[str, Parameter(help="The session to fork.")],
+    new_id: Annotated[str, Parameter(help="Name of the fork.")],
     /,
     *,
-    at: int | None = None,
+    at: Annotated[int | None, Parameter(help="Number of calls to keep; by default all.")] = None,
     owner: OwnerOption = None,
     options: YardOptions = YARD,
 ) -> int:
-    """Open a session where another one now is, or was; nothing is copied.
-
-    Parameters
-    ----------
-    session_id
-        The session to fork.
-    new_id
-        Name of the fork.
-    at
-        Number of calls to keep; by default all.
-    """
+    """Open a session where another one now is, or was; nothing is copied."""
     with open_yard(options.config, durable=True) as yard:
         _, owner = _read_state(yard.tool_engine.sessions, session_id, owner, options.config)
         yard.tool_engine.setup(new_id, fork_of=session_id, at=at, owner=owner)
@@ -91,28 +81,18 @@ def fork_(
 
 
 def diff_(
-    session_id: str,
-    other_id: str | None = None,
+    session_id: Annotated[str, Parameter(help="First session.")],
+    other_id: Annotated[
+        str | None, Parameter(help="Second session; by default the first, to compare two of its entries.")
+    ] = None,
     /,
     *,
-    at_a: int | None = None,
-    at_b: int | None = None,
+    at_a: Annotated[int | None, Parameter(help="Use only this many calls of the first session.")] = None,
+    at_b: Annotated[int | None, Parameter(help="Use only this many calls of the second session.")] = None,
     owner: OwnerOption = None,
     options: YardOptions = YARD,
 ) -> int:
-    """Show where two sessions diverge, and how their worlds differ; exits 1 if they do.
-
-    Parameters
-    ----------
-    session_id
-        First session.
-    other_id
-        Second session; by default the first, to compare two of its entries.
-    at_a
-        Use only this many calls of the first session.
-    at_b
-        Use only this many calls of the second session.
-    """
+    """Show where two sessions diverge, and how their worlds differ; exits 1 if they do."""
     points = ((session_id, at_a), (session_id if other_id is None else other_id, at_b))
     with open_sessions(options.config) as sessions:
         _, owner = _read_state(sessions, session_id, owner, options.config)
