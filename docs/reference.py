@@ -17,7 +17,7 @@ from enum import Enum
 from io import StringIO
 from itertools import pairwise
 from pathlib import Path
-from types import UnionType
+from types import MappingProxyType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 DOCS = Path(__file__).resolve().parent
@@ -284,8 +284,10 @@ def _signature(value: Any) -> str:
         signature = inspect.signature(value)
     except (TypeError, ValueError):
         return ""
+    made = inspect.unwrap(value.__init__ if isinstance(value, type) else value)
+    names = getattr(made, "__globals__", {})
     kept = [
-        parameter.replace(annotation=_Said(parameter.annotation))
+        parameter.replace(annotation=_Said(parameter.annotation, names))
         if parameter.annotation is not parameter.empty
         else parameter
         for parameter in signature.parameters.values()
@@ -302,9 +304,9 @@ def _signature(value: Any) -> str:
 class _Said:
     """An annotation that is printed as people write it, alike in every version of Python, and without its remarks."""
 
-    def __init__(self, annotation: Any) -> None:
+    def __init__(self, annotation: Any, names: Mapping[str, Any] = MappingProxyType({})) -> None:
         if isinstance(annotation, str):
-            self._text = ast.unparse(_WithoutRemarks().visit(ast.parse(annotation)))
+            self._text = ast.unparse(_WithoutRemarks(names).visit(ast.parse(annotation)))
         else:
             self._text = _say_annotation(annotation)
 
@@ -313,6 +315,13 @@ class _Said:
 
 
 class _WithoutRemarks(ast.NodeTransformer):
+    def __init__(self, names: Mapping[str, Any]) -> None:
+        self._names = names
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        said = self._names.get(node.id)
+        return ast.Name(_say_annotation(said)) if get_origin(said) is Annotated else node
+
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         if isinstance(node.value, ast.Name) and node.value.id == "Annotated" and isinstance(node.slice, ast.Tuple):
             return self.visit(node.slice.elts[0])  # type: ignore[no-any-return]

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import msgspec
@@ -27,7 +27,6 @@ from toolyard.app.blocks import (
     SessionsBlock,
     is_config,
 )
-from toolyard.calls.call_path import Settings
 from toolyard.calls.policy import PolicyOptions
 from toolyard.calls.tracer import TracingOptions
 from toolyard.engines.base import ToolEngine
@@ -55,7 +54,7 @@ from toolyard.schema.options import (
     read_options,
     read_value,
 )
-from toolyard.sources.base import ToolLoader, recognise_document
+from toolyard.sources.base import recognise_document
 from toolyard.words.redactor import Redactor, looks_secret, names_a_secret
 
 _WIRED = ("registry", "name", "sessions", "policy", "tracer", "redactor")
@@ -74,17 +73,19 @@ def list_wired_options(cls: type) -> tuple[str, ...]:
 def plugin_options(cls: Any) -> Mapping[str, ConfigOption]:
     """The options that a config may give, by name.
 
-    Description and limits come from the field of the same name in one of the class's `option_structs`, else from the
-    annotation: `Annotated[int, Meta(ge=1, description="...")]`.
+    Description and limits come from the annotation: `Annotated[int, Meta(ge=1, description="...")]`. Those of options
+    that plugins share come from the field of that name in the `option_structs` of the class and its bases.
     """
     hints, hidden = _annotations_of(cls), list_wired_options(cls)
-    structs = (*([Settings] if issubclass(cls, ToolEngine) else ()), *getattr(cls, "option_structs", ()))
+    structs = [struct for owner in cls.__mro__ for struct in vars(owner).get("option_structs", ())]
     shared = {key: option for struct in structs for key, option in options_of(struct).items()}
     found: dict[str, ConfigOption] = {}
     for name, parameter in parameters_of(cls).items():
         if name in hidden or parameter.kind is parameter.VAR_KEYWORD:
             continue
-        wanted = shared[name].type if name in shared else option_type(hints.get(name, Any))
+        said = hints.get(name, Any)
+        is_shared = name in shared and typing.get_origin(said) is not Annotated
+        wanted = shared[name].type if is_shared else option_type(said)
         if parameter.default is None and all(branch.kind not in ("null", "any") for branch in wanted.all):
             wanted = msgspec.structs.replace(wanted, others=(*wanted.others, option_type(None)))
         needed = parameter.default is parameter.empty
@@ -111,10 +112,6 @@ def _annotations_of(cls: type) -> dict[str, Any]:
             found.update(typing.get_type_hints(init, include_extras=True))
         except (NameError, TypeError):
             continue  # ignore annotations that only type checkers can resolve
-    if issubclass(cls, ToolLoader):
-        # Their `__init__` accepts any text and checks it; the allowed values are annotated on the attribute.
-        declared = typing.get_type_hints(ToolLoader, include_extras=True)
-        found |= {name: declared[name] for name in ("on_error", "on_duplicate") if found.get(name) is str}
     return found
 
 

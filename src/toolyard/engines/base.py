@@ -82,6 +82,8 @@ class ToolEngine(EngineSessions, Closing):
     """
 
     type_name: ClassVar[str] = "engine"
+    option_structs: ClassVar[tuple[type, ...]] = (Settings,)
+    """Structs that declare options which the constructors of several plugins take."""
     idempotent: bool = False
     """True if `answer` sends `invocation.idempotency_key` to a service that deduplicates retries by it."""
     executes_by_super: ClassVar[bool] = False

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from threading import Lock
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
-import msgspec
 from msgspec import Meta
 
 from toolyard.calls.call_path import SCHEMA_SIMULATOR, Answerer
@@ -19,19 +18,6 @@ from toolyard.schema.options import check_kinds, read_arguments
 Simulate = Literal["read", "live"]
 
 
-class SimulationOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Options of engines whose calls may have effects."""
-
-    simulate: Annotated[
-        Simulate,
-        Meta(
-            description="What `simulate` may run: tools without effects, or everything for callers who "
-            "may also execute."
-        ),
-    ]
-    simulate_with: Annotated[Any, Meta(description="Engine that answers calls which `simulate` may not run.")]
-
-
 class EffectfulEngine(ToolEngine):
     """An engine whose calls may have effects; simulated calls that would have some are generated from the schemas.
 
@@ -41,18 +27,24 @@ class EffectfulEngine(ToolEngine):
     name of another engine under `tools.engines`.
     """
 
-    option_structs: ClassVar[tuple[type, ...]] = (SimulationOptions,)
-
     def __init__(
         self,
         registry: ToolRegistry | None = None,
         *,
-        simulate: Simulate = "read",
-        simulate_with: ToolEngine | str | None = None,
+        simulate: Annotated[
+            Simulate,
+            Meta(
+                description="What `simulate` may run: tools without effects, or everything for callers who "
+                "may also execute."
+            ),
+        ] = "read",
+        simulate_with: Annotated[
+            ToolEngine | str | None, Meta(description="Engine that answers calls which `simulate` may not run.")
+        ] = None,
         **settings: Any,
     ) -> None:
         super().__init__(registry, **settings)
-        read_arguments(SimulationOptions, simulate=simulate)
+        read_arguments(EffectfulEngine, simulate=simulate)
         if isinstance(simulate_with, str):
             raise ConfigError(
                 "simulate_with by name works in a config, where engines have names; here, give the engine itself"

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import Meta
@@ -48,26 +48,14 @@ _NOTHING = "(nothing)"
 _SCHEMA = "schema"
 
 
-class LMEngineOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Options of the engine that generates results with a model or from the schemas alone."""
-
-    lm_config: Annotated[
-        LMOptions | None,
-        Meta(description="Language model to use; by default results are generated from the schemas."),
-    ]
-    error_categories: Annotated[
-        Sequence[Mapping[str, Any]] | None,
-        Meta(description="Errors to simulate, each with type, probability and message."),
-    ]
-    instruction: Annotated[str | None, Meta(description="Instruction for the model, in place of the default.")]
-    max_history_tokens: Annotated[
-        int | None, Meta(ge=0, description="Maximum tokens of session history that the model sees.")
-    ]
-    repairs: Annotated[
-        int, Meta(ge=0, le=2, description="Attempts of the model to correct an answer that does not match the schema.")
-    ]
-    max_string_length: Annotated[int, Meta(ge=1, description="Maximum length of generated text.")]
-    max_items: Annotated[int, Meta(ge=1, description="Maximum length of generated lists.")]
+ModelConfig = Annotated[
+    LMOptions | None,
+    Meta(description="Language model to use; by default results are generated from the schemas."),
+]
+ErrorCategories = Annotated[
+    Sequence[Mapping[str, Any]] | None,
+    Meta(description="Errors to simulate, each with type, probability and message."),
+]
 
 
 @register_tool_engine("lm")
@@ -84,8 +72,6 @@ class LMToolEngine(ToolEngine):
     `error_categories` makes calls fail on purpose. `instruction` replaces the default system prompt.
     """
 
-    option_structs: ClassVar[tuple[type, ...]] = (LMEngineOptions,)
-
     type_name = "lm"
     is_last_resort = False
     """True if this is the fallback for tools without an engine; results are then marked as simulated."""
@@ -94,13 +80,20 @@ class LMToolEngine(ToolEngine):
         self,
         registry: ToolRegistry | None = None,
         *,
-        lm_config: LMOptions | None = None,
-        error_categories: Sequence[Mapping[str, Any]] | None = None,
-        instruction: str | None = None,
-        max_history_tokens: int | None = MAX_HISTORY_TOKENS,
-        repairs: int = 2,
-        max_string_length: int = 400,
-        max_items: int = 16,
+        lm_config: ModelConfig = None,
+        error_categories: ErrorCategories = None,
+        instruction: Annotated[
+            str | None, Meta(description="Instruction for the model, in place of the default.")
+        ] = None,
+        max_history_tokens: Annotated[
+            int | None, Meta(ge=0, description="Maximum tokens of session history that the model sees.")
+        ] = MAX_HISTORY_TOKENS,
+        repairs: Annotated[
+            int,
+            Meta(ge=0, le=2, description="Attempts of the model to correct an answer that does not match the schema."),
+        ] = 2,
+        max_string_length: Annotated[int, Meta(ge=1, description="Maximum length of generated text.")] = 400,
+        max_items: Annotated[int, Meta(ge=1, description="Maximum length of generated lists.")] = 16,
         timeout: float | None = 300.0,
         output_check: str = "strict",
         **settings: Any,
@@ -111,7 +104,7 @@ class LMToolEngine(ToolEngine):
             settings["faults"] = _plan_faults(error_categories, settings.get("faults"), lm_config)
         super().__init__(registry, timeout=timeout, output_check="strict", **settings)
         read = read_arguments(
-            LMEngineOptions,
+            LMToolEngine,
             max_string_length=max_string_length,
             max_items=max_items,
             max_history_tokens=max_history_tokens,

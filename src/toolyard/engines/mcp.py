@@ -18,7 +18,7 @@ from toolyard.calls.invocation import Invocation
 from toolyard.calls.result import redact_info
 from toolyard.calls.waits import Flow, WaitPair
 from toolyard.dialects.mcp import read_answer
-from toolyard.engines.effectful import OutwardEngine, SimulationOptions
+from toolyard.engines.effectful import OutwardEngine
 from toolyard.links.mcp import Handlers, McpLink, give_back, lease
 from toolyard.links.mcp.options import limits_of, read_handlers, read_server, secrets_of
 from toolyard.loop.home import link_loop
@@ -41,16 +41,10 @@ OnProgress = Callable[[ToolCall, Progress], None]
 _log = logging.getLogger(__name__)
 
 
-class McpEngineOptions(McpServerOptions, frozen=True, kw_only=True):
-    """Options of the engine that calls tools of MCP servers."""
-
-    connection: Annotated[Connection, Meta(description="Whether sessions share one connection or have their own.")]
-    max_session_connections: Annotated[
-        int,
-        Meta(ge=1, description="Session connections that are kept; beyond that, the least recently used is closed."),
-    ]
-    on_progress: Annotated[Any, Meta(description="Function that receives progress of calls; only from Python.")]
-    json_text: Annotated[bool, Meta(description="Parse JSON in text content as a value.")]
+SessionConnections = Annotated[
+    int,
+    Meta(ge=1, description="Session connections that are kept; beyond that, the least recently used is closed."),
+]
 
 
 @register_tool_engine("mcp")
@@ -69,10 +63,7 @@ class MCPToolEngine(OutwardEngine):
     parsed. Images, audio and resources are kept as content blocks beside the value.
     """
 
-    option_structs: ClassVar[tuple[type, ...]] = (
-        McpEngineOptions,
-        SimulationOptions,
-    )
+    option_structs: ClassVar[tuple[type, ...]] = (McpServerOptions,)
 
     type_name = "mcp"
 
@@ -92,13 +83,17 @@ class MCPToolEngine(OutwardEngine):
         ca: str | None = None,
         cert: str | Sequence[str] | None = None,
         connect_timeout: float | None = None,
-        connection: Connection = "shared",
-        max_session_connections: int = 100,
-        on_progress: OnProgress | None = None,
+        connection: Annotated[
+            Connection, Meta(description="Whether sessions share one connection or have their own.")
+        ] = "shared",
+        max_session_connections: SessionConnections = 100,
+        on_progress: Annotated[
+            OnProgress | None, Meta(description="Function that receives progress of calls; only from Python.")
+        ] = None,
         sampling: Any = None,
         elicitation: Any = None,
         roots: Any = None,
-        json_text: bool = False,
+        json_text: Annotated[bool, Meta(description="Parse JSON in text content as a value.")] = False,
         timeout: float | None = 60.0,
         retries: int = 2,
         **settings: Any,
@@ -108,7 +103,7 @@ class MCPToolEngine(OutwardEngine):
         reach |= {"transport": transport, "verify": verify, "ca": ca, "cert": cert, "connect_timeout": connect_timeout}
         self.server = _own_server(url, command, reach)
         read = read_arguments(
-            McpEngineOptions,
+            MCPToolEngine,
             connection=connection,
             max_session_connections=max_session_connections,
             json_text=json_text,

@@ -7,9 +7,8 @@ import time
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
-import msgspec
 from msgspec import UNSET, Meta, structs
 
 from toolyard.calls.attempts import answer_flow, behind_a_cassette
@@ -53,25 +52,6 @@ _MAX_MISSES = 1000
 _UNPLAYED_CODES = frozenset(kind.code for kind in (Denied, Interrupted, InvalidArguments, NoEngine, UnknownToolError))
 
 
-class ReplayOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Options of the engine that records calls and replays them."""
-
-    cassette: Annotated[str | Path, Meta(description="Path of the cassette.")]
-    mode: Annotated[
-        ReplayMode,
-        Meta(
-            description="replay: answer from the cassette only. record: call and record. auto: record "
-            "what is missing. passthrough: call without recording."
-        ),
-    ]
-    engine: Annotated[Any, Meta(description="The engine that answers what is recorded.")]
-    match: Annotated[
-        ReplayMatch,
-        Meta(description="How recorded calls are matched: by arguments, by everything, or by order."),
-    ]
-    repeat: Annotated[bool, Meta(description="Whether a recorded result may be used more than once.")]
-
-
 @register_tool_engine("replay")
 class ReplayToolEngine(ToolEngine):
     """Replays recorded calls, and records those of another engine in a readable file.
@@ -90,22 +70,31 @@ class ReplayToolEngine(ToolEngine):
     secrets count as the same call.
     """
 
-    option_structs: ClassVar[tuple[type, ...]] = (ReplayOptions,)
-
     type_name = "replay"
 
     def __init__(
         self,
         registry: ToolRegistry | None = None,
         *,
-        cassette: str | Path,
-        mode: ReplayMode = "replay",
-        engine: ToolEngine | str | None = None,
-        match: ReplayMatch = "arguments",
-        repeat: bool = True,
+        cassette: Annotated[str | Path, Meta(description="Path of the cassette.")],
+        mode: Annotated[
+            ReplayMode,
+            Meta(
+                description="replay: answer from the cassette only. record: call and record. auto: record "
+                "what is missing. passthrough: call without recording."
+            ),
+        ] = "replay",
+        engine: Annotated[
+            ToolEngine | str | None, Meta(description="The engine that answers what is recorded.")
+        ] = None,
+        match: Annotated[
+            ReplayMatch,
+            Meta(description="How recorded calls are matched: by arguments, by everything, or by order."),
+        ] = "arguments",
+        repeat: Annotated[bool, Meta(description="Whether a recorded result may be used more than once.")] = True,
         **settings: Any,
     ) -> None:
-        read_arguments(ReplayOptions, mode=mode, match=match, repeat=repeat)
+        read_arguments(ReplayToolEngine, mode=mode, match=match, repeat=repeat)
         if isinstance(engine, str):
             raise ConfigError(
                 "engine by name works in a config, where engines have names; here, give the engine itself"

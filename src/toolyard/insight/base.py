@@ -18,7 +18,6 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 import msgspec
@@ -27,31 +26,7 @@ from msgspec import Meta
 from toolyard.model.tool import Tool
 from toolyard.plugins import View
 
-
-class EnrichmentOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Options of every enrichment."""
-
-    force: Annotated[bool, Meta(description="Recompute existing results.")]
-    cache: Annotated[
-        str | Path | bool | None, Meta(description="Cache folder; false for no cache, null for the default.")
-    ]
-
-
-def locate_model(value: Any, base: Path) -> Any:
-    """Resolve a model folder relative to the config file (for `locate`); other values are returned unchanged."""
-    return str(base / value) if isinstance(value, str) and (base / value).is_dir() else value
-
-
-class VectorOptions(EnrichmentOptions, frozen=True, kw_only=True):
-    """Options of enrichments that compare tools by meaning."""
-
-    model: Annotated[
-        Any,
-        Meta(
-            extra={"locate": locate_model},
-            description="Embedding model: a name, a folder, or a mapping for a server; by default the built-in one.",
-        ),
-    ]
+Force = Annotated[bool, Meta(description="Recompute existing results.")]
 
 
 class ToolEnrichment(ABC):

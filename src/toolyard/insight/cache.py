@@ -20,10 +20,11 @@ from contextlib import closing
 from hashlib import blake2b, sha256
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
+from msgspec import Meta
 
 from toolyard.insight.arrays import Array
 from toolyard.insight.base import track_progress
@@ -55,8 +56,10 @@ DELETE FROM items WHERE rowid IN (
 
 _log = logging.getLogger(__name__)
 
-CacheOption = str | Path | bool | None
-"""Values of the option `cache`: a folder, False for none, True or None for the default folder."""
+CacheOption = Annotated[
+    str | Path | bool | None, Meta(description="Cache folder; false for no cache, null for the default.")
+]
+"""The option `cache`; True is the default folder, too."""
 
 
 def item_key(kind: str, version: int | str, *parts: Any) -> bytes:

@@ -12,7 +12,7 @@ import numpy as np
 from msgspec import Meta
 
 from toolyard.insight.arrays import Array, find_highest, number_distinct, round_rows, row_lengths
-from toolyard.insight.base import ToolEnrichment, VectorOptions, track_progress
+from toolyard.insight.base import Force, ToolEnrichment, track_progress
 from toolyard.insight.cache import CacheOption, ItemCache, hash_catalog, read_arrays, store_arrays
 from toolyard.insight.embeddings.embedder import Model, resolve_embedder
 from toolyard.insight.embeddings.vectors import EmbeddingsEnrichment, configured_embedder, read_embedding_matrix
@@ -24,16 +24,6 @@ AT_ONCE = 8_000_000
 """Similarities held in memory at a time."""
 _ITSELF = -2.0
 """Below every cosine; marks a tool's similarity to itself."""
-
-
-class NeighborsOptions(VectorOptions, frozen=True, kw_only=True):
-    """Options of `NeighborsEnrichment`."""
-
-    max_candidates: Annotated[int, Meta(ge=1, description="Candidates to compare with each tool.")]
-    max_neighbors: Annotated[int, Meta(ge=1, description="Neighbours to keep for each tool.")]
-    duplicate_sim_thresh: Annotated[
-        float, Meta(gt=0, le=1, description="Similarity from which two tools count as duplicates.")
-    ]
 
 
 Scored = list[tuple[int, float]]
@@ -169,8 +159,6 @@ class NeighborsEnrichment(ToolEnrichment):
     `duplicate_sim_thresh` are near duplicates: they are listed separately and do not count as neighbors.
     """
 
-    option_structs: ClassVar[tuple[type, ...]] = (NeighborsOptions,)
-
     reads: ClassVar[tuple[str, ...]] = ("embeddings?",)
     writes: ClassVar[tuple[str, ...]] = ("neighbors",)
 
@@ -178,14 +166,16 @@ class NeighborsEnrichment(ToolEnrichment):
         self,
         model: Model = None,
         *,
-        max_candidates: int = 50,
-        max_neighbors: int = 10,
-        duplicate_sim_thresh: float = 0.9,
-        force: bool = False,
+        max_candidates: Annotated[int, Meta(ge=1, description="Candidates to compare with each tool.")] = 50,
+        max_neighbors: Annotated[int, Meta(ge=1, description="Neighbours to keep for each tool.")] = 10,
+        duplicate_sim_thresh: Annotated[
+            float, Meta(gt=0, le=1, description="Similarity from which two tools count as duplicates.")
+        ] = 0.9,
+        force: Force = False,
         cache: CacheOption = None,
     ) -> None:
         limits = {"max_candidates": max_candidates, "max_neighbors": max_neighbors}
-        read = read_arguments(NeighborsOptions, force=force, **limits, duplicate_sim_thresh=duplicate_sim_thresh)
+        read = read_arguments(NeighborsEnrichment, force=force, **limits, duplicate_sim_thresh=duplicate_sim_thresh)
         self.force = read.pop("force")
         self._limits = NeighborLimits(*read.values())
         self._embedder = None if model is None else resolve_embedder(model)

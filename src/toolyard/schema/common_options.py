@@ -84,6 +84,7 @@ class TlsOptions(msgspec.Struct, frozen=True, kw_only=True):
     ]
 
 
+AllowHosts = Annotated[Sequence[str], Meta(description="Private hosts that may be called: name or name:port.")]
 ConnectTimeout = Annotated[
     float | None,
     Meta(

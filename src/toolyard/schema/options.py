@@ -1,4 +1,7 @@
-"""Options declared once, as a struct: readers, the JSON Schema and the reference page are derived from it.
+"""Options declared once: readers, the JSON Schema and the reference page are derived from it.
+
+Those of a plugin are the parameters of its constructor, with `Meta` in their annotations. Those of a block, and those
+that plugins share, are a struct:
 
     class ListenOptions(msgspec.Struct, frozen=True, kw_only=True):
         \"\"\"Where the service listens.\"\"\"
@@ -263,14 +266,22 @@ def read_options(struct: type[T], value: Any, where: str, *, base: Path | None =
         raise ConfigError(f"{_place_prefix(where)}{error}") from None
 
 
-def read_option(struct: type[msgspec.Struct], key: str, value: Any, where: str) -> Any:
-    """Read the value of a single key that comes from elsewhere, such as a command-line flag."""
-    return read_value(options_of(struct)[key].type, value, where)
+@lru_cache(maxsize=256)
+def parameter_types(plugin: type) -> dict[str, OptionType]:
+    """The types of the options that the constructor of a plugin takes, by name."""
+    init: Callable[..., None] = plugin.__init__  # type: ignore[misc]  # read, never called
+    return {name: option_type(hint) for name, hint in typing.get_type_hints(init, include_extras=True).items()}
 
 
-def read_arguments(struct: type[msgspec.Struct], **given: Any) -> dict[str, Any]:
+def read_option(declared: type, key: str, value: Any, where: str) -> Any:
+    """Read the value of a single option of a struct or plugin, such as that of a command-line flag."""
+    is_struct = issubclass(declared, msgspec.Struct)
+    return read_value(options_of(declared)[key].type if is_struct else parameter_types(declared)[key], value, where)
+
+
+def read_arguments(declared: type, **given: Any) -> dict[str, Any]:
     """Read arguments of a constructor like the keys of a config."""
-    return {key: read_option(struct, key, value, key) for key, value in given.items()}
+    return {key: read_option(declared, key, value, key) for key, value in given.items()}
 
 
 def read_given(

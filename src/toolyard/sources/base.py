@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 from msgspec import Meta
@@ -51,6 +51,8 @@ class LoaderOptions(msgspec.Struct, frozen=True, kw_only=True):
 class ToolLoader(ABC):
     """A source of tools. Subclasses override `load`."""
 
+    option_structs: ClassVar[tuple[type, ...]] = (LoaderOptions,)
+    """Structs that declare options which the constructors of several plugins take."""
     on_error: FailurePolicy = "raise"
     """raise: an invalid entry is an error. skip: it is rejected and reported."""
     on_duplicate: FailurePolicy = "raise"

@@ -11,7 +11,7 @@ import importlib
 import inspect
 import os
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from msgspec import Meta
 
@@ -22,7 +22,7 @@ from toolyard.model.names import show, suggest
 from toolyard.model.tool import Tool
 from toolyard.plugins import entry_points_of, import_existing
 from toolyard.schema.normalise import Change
-from toolyard.sources.base import Intake, LoaderOptions, ToolLoader
+from toolyard.sources.base import Intake, ToolLoader
 
 DEFAULT_DOMAINS = ("core",)
 DOMAINS_VARIABLE = "TOOL_REGISTRY_DOMAINS"
@@ -37,12 +37,6 @@ def enabled_domains(env: Mapping[str, str] = os.environ) -> tuple[str, ...]:
     return _split_domains(env.get(DOMAINS_VARIABLE) or DEFAULT_DOMAINS)
 
 
-class DomainOptions(LoaderOptions, frozen=True, kw_only=True):
-    """Options of domains, which installed packages provide."""
-
-    domains: Annotated[Sequence[str] | str, Meta(description="Domains to load: a list, or comma-separated text.")]
-
-
 class DomainToolLoader(ToolLoader):
     """Loads domains, each into a namespace with its name: `acme.weather` becomes `weather::...`.
 
@@ -51,11 +45,11 @@ class DomainToolLoader(ToolLoader):
     reason, and the others are loaded; on a later load it keeps the tools of its last successful one.
     """
 
-    option_structs: ClassVar[tuple[type, ...]] = (DomainOptions,)
-
     def __init__(
         self,
-        domains: Sequence[str] | str = DEFAULT_DOMAINS,
+        domains: Annotated[
+            Sequence[str] | str, Meta(description="Domains to load: a list, or comma-separated text.")
+        ] = DEFAULT_DOMAINS,
         *,
         namespaces: str = "open",
         on_error: str = "skip",

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
@@ -36,25 +36,8 @@ from toolyard.model.tool import Tool
 from toolyard.parsing import iter_json_lines, locate, parse_json, parse_yaml, paused_gc, read_bytes
 from toolyard.parsing.json_text import read_embedded
 from toolyard.schema.definition import find_name, looks_like_parameters, read_input
-from toolyard.schema.options import expand_place, read_arguments
-from toolyard.sources.base import Intake, LoaderOptions, ToolLoader, explain_foreign, explain_table, find_table_header
-
-
-class FileOptions(LoaderOptions, frozen=True, kw_only=True):
-    """Options of a catalog file."""
-
-    path: Annotated[str | Path, Meta(description="The file: JSON, JSON lines or YAML.")]
-    max_bytes: Annotated[int, Meta(ge=1, description="Maximum bytes of the file.")]
-
-
-class InlineOptions(LoaderOptions, frozen=True, kw_only=True):
-    """Options of definitions in the config."""
-
-    tools: Annotated[
-        Sequence[Any] | Mapping[str, Any],
-        Meta(description="Definitions: a list, or a mapping of names to definitions."),
-    ]
-
+from toolyard.schema.options import expand_place, read_option
+from toolyard.sources.base import Intake, ToolLoader, explain_foreign, explain_table, find_table_header
 
 _PAGES_MISSING = "the list has another page, which is not here; save every page, or the tools on it are missing"
 
@@ -80,23 +63,21 @@ class FileToolLoader(ToolLoader):
     Namespace precedence: the tool's own key, then the argument, then the file's, then "default".
     """
 
-    option_structs: ClassVar[tuple[type, ...]] = (FileOptions,)
-
     def __init__(
         self,
-        path: str | Path,
+        path: Annotated[str | Path, Meta(description="The file: JSON, JSON lines or YAML.")],
         namespace: str | None = None,
         *,
         on_error: str = "raise",
         on_duplicate: str = "raise",
-        max_bytes: int = MAX_BYTES,
+        max_bytes: Annotated[int, Meta(ge=1, description="Maximum bytes of the file.")] = MAX_BYTES,
         namespaces: str = "open",
     ) -> None:
         self.path = Path(expand_place(path, "path"))
         self.namespace = namespace
         if namespace is not None:
             check_namespace(namespace)
-        self.max_bytes: int = read_arguments(FileOptions, max_bytes=max_bytes)["max_bytes"]
+        self.max_bytes: int = read_option(FileToolLoader, "max_bytes", max_bytes, "max_bytes")
         self._set_policies(on_error, on_duplicate, namespaces, namespace)
         suffix = self.path.suffix.lower()
         if suffix in _TABLES:
@@ -179,14 +160,15 @@ class FileToolLoader(ToolLoader):
 class InlineToolLoader(ToolLoader):
     """Loads definitions that are written in the config: a list, or a mapping of names to definitions."""
 
-    option_structs: ClassVar[tuple[type, ...]] = (InlineOptions,)
-
     label = "inline"
     """If a config has several of them, they are numbered from the second on."""
 
     def __init__(
         self,
-        tools: Sequence[Mapping[str, Any]] | Mapping[str, Mapping[str, Any]],
+        tools: Annotated[
+            Sequence[Any] | Mapping[str, Any],
+            Meta(description="Definitions: a list, or a mapping of names to definitions."),
+        ],
         namespace: str = TOOL_DEFAULT_NAMESPACE,
         *,
         on_error: str = "raise",

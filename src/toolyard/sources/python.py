@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any
 
 from msgspec import Meta
 
@@ -18,11 +18,11 @@ from toolyard.model.errors import ConfigError, DefinitionError, MalformedSource,
 from toolyard.model.names import check_namespace, find_similar
 from toolyard.model.tool import Tool, digest
 from toolyard.parsing.files import read_bytes
-from toolyard.plugins import import_existing
+from toolyard.plugins import FailurePolicy, import_existing
 from toolyard.registry.functions import spec_of, tool_from
 from toolyard.registry.typed import Registry
 from toolyard.schema.options import expand_place, locate_file
-from toolyard.sources.base import Intake, LoaderOptions, ToolLoader
+from toolyard.sources.base import Intake, ToolLoader
 from toolyard.words.identifiers import snake_case
 
 _TYPING_MODULES = frozenset({"types", "typing", "typing_extensions"})
@@ -37,25 +37,6 @@ def locate_script(value: Any, base: Path) -> Any:
     return f"{locate_file(split[1], base)}{split[2]}"
 
 
-class PythonOptions(LoaderOptions, frozen=True, kw_only=True):
-    """Options of Python functions."""
-
-    target: Annotated[
-        Any,
-        Meta(
-            extra={"locate": locate_script},
-            description="Module or Python file: its `@tool` functions or, if none is decorated, all public functions.",
-        ),
-    ]
-    on_error: Annotated[
-        Literal["raise", "skip"],
-        Meta(
-            description="raise: an invalid function is an error. skip: it is rejected and reported. By "
-            "default it is an error only if it is decorated."
-        ),
-    ]
-
-
 class PythonToolLoader(ToolLoader):
     """Loads Python functions.
 
@@ -68,14 +49,25 @@ class PythonToolLoader(ToolLoader):
     and left out, unless `on_error` is given as "raise".
     """
 
-    option_structs: ClassVar[tuple[type, ...]] = (PythonOptions,)
-
     def __init__(
         self,
-        target: Any,
+        target: Annotated[
+            Any,
+            Meta(
+                extra={"locate": locate_script},
+                description="Module or Python file: its `@tool` functions or, if none is decorated, all public "
+                "functions.",
+            ),
+        ],
         namespace: str = TOOL_DEFAULT_NAMESPACE,
         *,
-        on_error: str | None = None,
+        on_error: Annotated[
+            FailurePolicy | None,
+            Meta(
+                description="raise: an invalid function is an error. skip: it is rejected and reported. By "
+                "default it is an error only if it is decorated."
+            ),
+        ] = None,
         on_duplicate: str = "raise",
         namespaces: str = "open",
     ) -> None:

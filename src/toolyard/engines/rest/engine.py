@@ -15,7 +15,7 @@ from toolyard.calls.flow import drive_or_await
 from toolyard.calls.invocation import Invocation
 from toolyard.calls.waits import Flow, WaitPair
 from toolyard.dialects.telemetry import carry_trace
-from toolyard.engines.effectful import OutwardEngine, SimulationOptions
+from toolyard.engines.effectful import OutwardEngine
 from toolyard.engines.rest.operation import RestOperation, read_answer
 from toolyard.links.http.addresses import AddressRule, read_base_url
 from toolyard.links.http.auth import TokenUnavailable
@@ -28,7 +28,7 @@ from toolyard.model.errors import CallError, CallTimeout, Denied, NoEngine, Sess
 from toolyard.model.tool import Effects, Tool
 from toolyard.plugins import register_tool_engine
 from toolyard.registry import ToolRegistry
-from toolyard.schema.common_options import TlsOptions, check_headers, read_trust
+from toolyard.schema.common_options import AllowHosts, TlsOptions, check_headers, read_trust
 from toolyard.schema.options import read_arguments
 from toolyard.sessions.store.base import Key
 from toolyard.words.redactor import find_credentials
@@ -45,43 +45,14 @@ _PATIENT_SECONDS = 1.0
 """A timeout shorter than this does not count as a failure of the server."""
 
 
-class RestEngineOptions(TlsOptions, frozen=True, kw_only=True):
-    """Options of the engine that calls HTTP services."""
-
-    auth: Annotated[
-        Mapping[str, Any] | Sequence[Mapping[str, Any]] | None,
-        Meta(description="One credential or several: mappings with the type bearer, basic, api_key or oauth2."),
-    ]
-    base_url: Annotated[
-        str | None, Meta(description="Base URL of the service for all tools, in place of that of their source.")
-    ]
-    allow_hosts: Annotated[Sequence[str], Meta(description="Private hosts that may be called: name or name:port.")]
-    allow_networks: Annotated[
-        Sequence[str], Meta(description="Private networks that may be called, such as 10.0.0.0/8.")
-    ]
-    user_agent: Annotated[str | None, Meta(description="Name of the engine.")]
-    max_response_bytes: Annotated[int, Meta(ge=1, description="Maximum bytes of a response.")]
-    max_connections: Annotated[int, Meta(ge=1, description="Maximum number of open connections.")]
-    http2: Annotated[bool, Meta(description="Offer HTTP/2.")]
-    idempotency_header: Annotated[
-        str | None, Meta(description="Header with an idempotency key, which makes retries safe.")
-    ]
-    breaker_failures: Annotated[
-        int, Meta(ge=1, description="Consecutive failures after which the circuit breaker opens.")
-    ]
-    breaker_pause: Annotated[float, Meta(ge=0, description="Seconds that the circuit breaker stays open.")]
-
-
-def make_client(max_bytes: int, pool: int, **given: Any) -> GuardedClient:
-    """A client with these options."""
-    read = read_arguments(RestEngineOptions, **given)
+def _make_client(reach: Mapping[str, Any], tls: Mapping[str, Any], max_bytes: int, pool: int) -> GuardedClient:
     return GuardedClient(
-        AddressRule.of(read["allow_hosts"], read["allow_networks"]),
-        verify=read_trust(read["verify"], read["ca"]),
-        cert=tuple(read["cert"]) if isinstance(read["cert"], list) else read["cert"],
+        AddressRule.of(reach["allow_hosts"], reach["allow_networks"]),
+        verify=read_trust(tls["verify"], tls["ca"]),
+        cert=tuple(tls["cert"]) if isinstance(tls["cert"], list) else tls["cert"],
         max_bytes=max_bytes,
         pool=pool,
-        http2=read["http2"],
+        http2=reach["http2"],
     )
 
 
@@ -150,6 +121,18 @@ class _SentRequest(NamedTuple):
     since: float
 
 
+CallAuth = Annotated[
+    Mapping[str, Any] | Sequence[Mapping[str, Any]] | None,
+    Meta(description="One credential or several: mappings with the type bearer, basic, api_key or oauth2."),
+]
+CallBaseUrl = Annotated[
+    str | None, Meta(description="Base URL of the service for all tools, in place of that of their source.")
+]
+AllowNetworks = Annotated[Sequence[str], Meta(description="Private networks that may be called, such as 10.0.0.0/8.")]
+IdempotencyHeader = Annotated[str | None, Meta(description="Header with an idempotency key, which makes retries safe.")]
+BreakerFailures = Annotated[int, Meta(ge=1, description="Consecutive failures after which the circuit breaker opens.")]
+
+
 @register_tool_engine("rest")
 class RESTToolEngine(OutwardEngine):
     """Sends the HTTP request of a tool and returns the response: JSON, text, or bytes with their media type.
@@ -169,10 +152,7 @@ class RESTToolEngine(OutwardEngine):
     for `breaker_pause` seconds.
     """
 
-    option_structs: ClassVar[tuple[type, ...]] = (
-        SimulationOptions,
-        RestEngineOptions,
-    )
+    option_structs: ClassVar[tuple[type, ...]] = (TlsOptions,)
 
     type_name = "rest"
 
@@ -180,32 +160,33 @@ class RESTToolEngine(OutwardEngine):
         self,
         registry: ToolRegistry | None = None,
         *,
-        auth: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
-        base_url: str | None = None,
-        allow_hosts: Sequence[str] = (),
-        allow_networks: Sequence[str] = (),
+        auth: CallAuth = None,
+        base_url: CallBaseUrl = None,
+        allow_hosts: AllowHosts = (),
+        allow_networks: AllowNetworks = (),
         verify: bool = True,
         ca: str | None = None,
         cert: str | Sequence[str] | None = None,
         headers: Mapping[str, str] | None = None,
-        user_agent: str | None = None,
+        user_agent: Annotated[str | None, Meta(description="Name of the engine.")] = None,
         timeout: float | None = 30.0,
         retries: int = 2,
-        max_response_bytes: int = MAX_RESPONSE_BYTES,
-        max_connections: int = 100,
-        http2: bool = True,
-        idempotency_header: str | None = None,
-        breaker_failures: int = 5,
-        breaker_pause: float = 30.0,
+        max_response_bytes: Annotated[int, Meta(ge=1, description="Maximum bytes of a response.")] = MAX_RESPONSE_BYTES,
+        max_connections: Annotated[int, Meta(ge=1, description="Maximum number of open connections.")] = 100,
+        http2: Annotated[bool, Meta(description="Offer HTTP/2.")] = True,
+        idempotency_header: IdempotencyHeader = None,
+        breaker_failures: BreakerFailures = 5,
+        breaker_pause: Annotated[float, Meta(ge=0, description="Seconds that the circuit breaker stays open.")] = 30.0,
         **settings: Any,
     ) -> None:
         super().__init__(registry, timeout=timeout, retries=retries, **settings)
-        read = read_arguments(
-            RestEngineOptions, headers=headers, breaker_failures=breaker_failures, breaker_pause=breaker_pause
-        )
+        tls = read_arguments(TlsOptions, headers=headers, verify=verify, ca=ca, cert=cert)
+        reach: dict[str, Any] = {"allow_hosts": allow_hosts, "allow_networks": allow_networks, "http2": http2}
+        breaker: dict[str, Any] = {"breaker_failures": breaker_failures, "breaker_pause": breaker_pause}
+        read = read_arguments(RESTToolEngine, **reach, **breaker)
         self.base_url = None if base_url is None else read_base_url(base_url, "base_url")
         self._auth = read_auth(auth, "auth")
-        self._headers: tuple[tuple[str, str], ...] = tuple(read["headers"].items())
+        self._headers: tuple[tuple[str, str], ...] = tuple(tls["headers"].items())
         # A header may identify the caller, which is no secret; responses must not repeat the credentials in it.
         self._header_secrets = tuple(value for _, value in self._headers if len(value) >= _MIN_SECRET_LENGTH)
         self._header_credentials = tuple(part for item in self._headers for part in find_credentials(*item))
@@ -215,9 +196,7 @@ class RESTToolEngine(OutwardEngine):
         self._key_header = idempotency_header
         self.idempotent = idempotency_header is not None
         self._breaker = Breaker(time.monotonic, read["breaker_failures"], read["breaker_pause"])
-        reach = {"allow_hosts": allow_hosts, "allow_networks": allow_networks, "http2": http2}
-        tls = {"verify": verify, "ca": ca, "cert": cert}
-        self._client: GuardedClient = self._keep_part(make_client(max_response_bytes, max_connections, **reach, **tls))
+        self._client: GuardedClient = self._keep_part(_make_client(read, tls, max_response_bytes, max_connections))
         self._operations: dict[int, tuple[RestBinding, RestOperation, ChosenCredentials]] = {}
         self._sessions: OrderedDict[Key, tuple[AuthEntry, ...]] = OrderedDict()
         self._fetched: OrderedDict[str, None] = OrderedDict()

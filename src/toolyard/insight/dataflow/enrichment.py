@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from toolyard.insight import arrays
 from toolyard.insight.arrays import Array
-from toolyard.insight.base import ToolEnrichment, VectorOptions
+from toolyard.insight.base import Force, ToolEnrichment
 from toolyard.insight.cache import CacheOption, ItemCache, hash_catalog, read_arrays, store_arrays, warn_once
 from toolyard.insight.dataflow import match
 from toolyard.insight.dataflow.artifact import IN, OUT, Dataflow, EdgeArrays, order_by_target, pack_paths
@@ -239,13 +239,6 @@ NEIGHBORS = 10
 """Default of `max_neighbors`: sources kept per parameter, and targets per source, inside and outside the namespace."""
 
 
-class DataflowOptions(VectorOptions, frozen=True, kw_only=True):
-    """Options of `DataflowEnrichment`."""
-
-    max_neighbors: Annotated[int, Meta(ge=1, description="Edges to keep for each parameter and each source.")]
-    min_score: Annotated[float, Meta(ge=0, le=1, description="Minimum score of an edge.")]
-
-
 class DataflowEnrichment(ToolEnrichment):
     """Finds which results can be used as which parameters; artifact `dataflow`.
 
@@ -255,8 +248,6 @@ class DataflowEnrichment(ToolEnrichment):
     outside the namespace. `remarks()` of the artifact lists what was left out. `force` ignores the cache.
     """
 
-    option_structs: ClassVar[tuple[type, ...]] = (DataflowOptions,)
-
     reads: ClassVar[tuple[str, ...]] = ("tool.description", "tool.output_parameters", "embeddings?")
     writes: ClassVar[tuple[str, ...]] = ("dataflow",)
 
@@ -264,12 +255,14 @@ class DataflowEnrichment(ToolEnrichment):
         self,
         *,
         model: Model = None,
-        max_neighbors: int = NEIGHBORS,
-        min_score: float = match.MIN_SCORE,
-        force: bool = False,
+        max_neighbors: Annotated[
+            int, Meta(ge=1, description="Edges to keep for each parameter and each source.")
+        ] = NEIGHBORS,
+        min_score: Annotated[float, Meta(ge=0, le=1, description="Minimum score of an edge.")] = match.MIN_SCORE,
+        force: Force = False,
         cache: CacheOption = None,
     ) -> None:
-        read = read_arguments(DataflowOptions, max_neighbors=max_neighbors, min_score=min_score, force=force)
+        read = read_arguments(DataflowEnrichment, max_neighbors=max_neighbors, min_score=min_score, force=force)
         self.force: bool = read["force"]
         self.embedder = default_embedder() if model is None else resolve_embedder(model)
         self._chosen = model is not None

@@ -18,10 +18,11 @@ import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
 import msgspec
 import numpy as np
+from msgspec import Meta
 
 from toolyard.insight.arrays import Matrix, group_positions, normalise_rows
 from toolyard.model.errors import ConfigError
@@ -277,8 +278,20 @@ PARTS = {
 }
 """The packages of the default model, all in the extra, and the required file of each."""
 
-Model = str | Mapping[str, Any] | Embedder | None
-"""Values of the option `model`."""
+
+def locate_model(value: Any, base: Path) -> Any:
+    """Resolve a model folder relative to the config file (for `locate`); other values are returned unchanged."""
+    return str(base / value) if isinstance(value, str) and (base / value).is_dir() else value
+
+
+Model = Annotated[
+    str | Mapping[str, Any] | Embedder | None,
+    Meta(
+        extra={"locate": locate_model},
+        description="Embedding model: a name, a folder, or a mapping for a server; by default the built-in one.",
+    ),
+]
+"""The option `model`."""
 
 _OWN_NAMES = frozenset({MODEL.lower(), f"sentence-transformers/{MODEL}".lower()})
 

@@ -14,13 +14,13 @@ import threading
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from toolyard.insight.arrays import Matrix, group_positions
-from toolyard.insight.base import ToolEnrichment, VectorOptions
+from toolyard.insight.base import Force, ToolEnrichment
 from toolyard.insight.cache import CacheOption, ItemCache, item_key
 from toolyard.insight.embeddings.embedder import Embedder, Model, resolve_embedder
 from toolyard.model.errors import ConfigError, EnrichmentError
@@ -228,13 +228,11 @@ class EmbeddingsEnrichment(ToolEnrichment):
     `force` embeds everything again. `cache` is a folder, or False.
     """
 
-    option_structs: ClassVar[tuple[type, ...]] = (VectorOptions,)
-
     reads = ("tool.description", "tool.output_parameters")
     writes = ("embeddings",)
 
-    def __init__(self, model: Model = None, *, force: bool = False, cache: CacheOption = None) -> None:
-        self._force = read_option(VectorOptions, "force", force, "force")
+    def __init__(self, model: Model = None, *, force: Force = False, cache: CacheOption = None) -> None:
+        self._force = read_option(EmbeddingsEnrichment, "force", force, "force")
         self.embedder = resolve_embedder(model)
         self._items = ItemCache(cache)
         self._last: weakref.ref[Embeddings] | None = None

@@ -22,12 +22,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
-from toolyard.insight.base import EnrichmentOptions, ToolEnrichment, track_progress
+from toolyard.insight.base import Force, ToolEnrichment, track_progress
 from toolyard.insight.cache import CacheOption, ItemCache, item_key
 from toolyard.links.lm.config import LMConfig, LMOptions, read_lm_config
 from toolyard.links.lm.shapes import find_json
@@ -316,16 +316,6 @@ _encode = msgspec.json.encode
 Infer = Literal["rules", "examples"]
 
 
-class OutputOptions(EnrichmentOptions, frozen=True, kw_only=True):
-    """Options of `OutputParametersEnrichment`."""
-
-    lm_config: Annotated[
-        LMOptions | None, Meta(description="Language model to use; by default rules and examples are used.")
-    ]
-    infer: Annotated[Infer | None, Meta(description="Infer schemas by rules and examples, or from examples only.")]
-    results: Annotated[str | Path | list[dict[str, Any]] | None, Meta(description="File or list of recorded results.")]
-
-
 class OutputParametersEnrichment(ToolEnrichment):
     """Infers an output schema for tools that have none.
 
@@ -335,17 +325,21 @@ class OutputParametersEnrichment(ToolEnrichment):
     `x-inferred`. `force` computes all again; `cache` is a folder, or false.
     """
 
-    option_structs: ClassVar[tuple[type, ...]] = (OutputOptions,)
-
     reads = ("tool.description", "tool.output_parameters")
     writes = ("tool.output_parameters",)
 
     def __init__(
         self,
-        lm_config: LMOptions | Mapping[str, Any] | None = None,
-        force: bool = False,
-        infer: Infer | None = None,
-        results: str | Path | list[dict[str, Any]] | None = None,
+        lm_config: Annotated[
+            LMOptions | None, Meta(description="Language model to use; by default rules and examples are used.")
+        ] = None,
+        force: Force = False,
+        infer: Annotated[
+            Infer | None, Meta(description="Infer schemas by rules and examples, or from examples only.")
+        ] = None,
+        results: Annotated[
+            str | Path | list[dict[str, Any]] | None, Meta(description="File or list of recorded results.")
+        ] = None,
         cache: CacheOption = None,
     ) -> None:
         if infer not in (None, "rules", "examples"):
@@ -358,7 +352,7 @@ class OutputParametersEnrichment(ToolEnrichment):
             raise ConfigError("infer: 'rules' asks no model; leave out lm_config, or infer")
         self._by_rules = self._lm is None and (infer != "examples" or lm_config is not None)
         self._results = results
-        self._force = read_option(OutputOptions, "force", force, "force")
+        self._force = read_option(OutputParametersEnrichment, "force", force, "force")
         self._cache = ItemCache(cache)
         self._known: dict[int, tuple[Tool, Tool]] = {}
         """Tools and their replacements from the last run, by the tool's `id`."""

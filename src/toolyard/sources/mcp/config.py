@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from msgspec import Meta
 
@@ -22,8 +22,8 @@ from toolyard.parsing import parse_json, read_bytes
 from toolyard.schema.admission import AdmittedTool
 from toolyard.schema.common_options import ConnectTimeout
 from toolyard.schema.options import expand, expand_place, read_arguments
-from toolyard.sources.base import LoaderOptions, ToolLoader
-from toolyard.sources.mcp.loader import MCPToolLoader
+from toolyard.sources.base import ToolLoader
+from toolyard.sources.mcp.loader import ApprovedFile, ListTimeout, MCPToolLoader
 
 MAX_BYTES = 4 * 1024 * 1024
 _LIST_KEYS = ("mcpServers", "servers")
@@ -31,20 +31,6 @@ _SERVER_KEYS = ("command", "args", "env", "cwd", "url", "headers", "auth", "tran
 _KEY_SPELLINGS = {"serverUrl": "url", "httpUrl": "url"}
 _TYPES = {"http": "http", "streamable-http": "http", "streamableHttp": "http", "sse": "sse", "stdio": "stdio"}
 _IGNORED_KEYS = frozenset({"disabled", "enabled", "name", "description"})
-
-
-class McpConfigOptions(LoaderOptions, frozen=True, kw_only=True):
-    """Options of the file in which other MCP clients list servers."""
-
-    path: Annotated[str | Path, Meta(description="Path of the file, in the format of MCP clients.")]
-    namespace: Annotated[  # type: ignore[assignment]
-        str | Sequence[str] | None, Meta(description="Allowed names of the servers in the file; by default any.")
-    ]
-    timeout: Annotated[float, Meta(gt=0, description="Seconds that listing the tools may take.")]
-    connect_timeout: ConnectTimeout
-    approved: Annotated[
-        str | Path | None, Meta(description="File of approved definitions; new and changed tools are rejected.")
-    ]
 
 
 class _Server:
@@ -91,22 +77,22 @@ class MCPConfigToolLoader(ToolLoader):
     `namespace`, one name or several, and `namespaces="locked"`, servers with other names are rejected.
     """
 
-    option_structs: ClassVar[tuple[type, ...]] = (McpConfigOptions,)
-
     def __init__(
         self,
-        path: str | Path,
+        path: Annotated[str | Path, Meta(description="Path of the file, in the format of MCP clients.")],
         *,
-        namespace: str | Sequence[str] | None = None,
+        namespace: Annotated[
+            str | Sequence[str] | None, Meta(description="Allowed names of the servers in the file; by default any.")
+        ] = None,
         namespaces: str = "open",
-        timeout: float = 30.0,
-        connect_timeout: float | None = None,
-        approved: str | Path | None = None,
+        timeout: ListTimeout = 30.0,
+        connect_timeout: ConnectTimeout = None,
+        approved: ApprovedFile = None,
         on_error: str = "skip",
         on_duplicate: str = "skip",
     ) -> None:
         self.path = Path(expand_place(path, "path"))
-        read_arguments(McpConfigOptions, timeout=timeout, connect_timeout=connect_timeout)
+        read_arguments(MCPConfigToolLoader, timeout=timeout, connect_timeout=connect_timeout)
         self._options: dict[str, Any] = {"timeout": timeout, "connect_timeout": connect_timeout, "approved": approved}
         self._options["namespaces"] = namespaces
         self._set_policies(on_error, on_duplicate, namespaces, namespace)

@@ -27,7 +27,7 @@ from toolyard.schema.common_options import McpServerOptions
 from toolyard.schema.definition import note_lost_parameters, read_effects, read_input, trim_name
 from toolyard.schema.normalise import Change
 from toolyard.schema.options import expand_place, read_arguments
-from toolyard.sources.base import Intake, LoaderOptions, ToolLoader
+from toolyard.sources.base import Intake, ToolLoader
 from toolyard.words.redactor import Redactor, credential_finder
 
 if TYPE_CHECKING:
@@ -43,14 +43,10 @@ _MAX_REASON = 500
 _log = logging.getLogger(__name__)
 
 
-class McpSourceOptions(McpServerOptions, frozen=True, kw_only=True):
-    """Options of an MCP server."""
-
-    timeout: Annotated[float, Meta(gt=0, description="Seconds that listing the tools may take.")]
-    max_tools: Annotated[int, Meta(ge=1, description="Maximum number of tools to load from the server.")]
-    approved: Annotated[
-        str | Path | None, Meta(description="File of approved definitions; new and changed tools are rejected.")
-    ]
+ListTimeout = Annotated[float, Meta(gt=0, description="Seconds that listing the tools may take.")]
+ApprovedFile = Annotated[
+    str | Path | None, Meta(description="File of approved definitions; new and changed tools are rejected.")
+]
 
 
 class _KnownEntry(NamedTuple):
@@ -73,7 +69,7 @@ class MCPToolLoader(ToolLoader):
     definition differs later, is left out until it is approved.
     """
 
-    option_structs: ClassVar[tuple[type, ...]] = (McpSourceOptions, LoaderOptions)
+    option_structs: ClassVar[tuple[type, ...]] = (McpServerOptions,)
 
     def __init__(
         self,
@@ -90,13 +86,15 @@ class MCPToolLoader(ToolLoader):
         verify: bool = True,
         ca: str | None = None,
         cert: str | Sequence[str] | None = None,
-        timeout: float = 30.0,
+        timeout: ListTimeout = 30.0,
         connect_timeout: float | None = None,
-        max_tools: int = MAX_TOOLS,
+        max_tools: Annotated[
+            int, Meta(ge=1, description="Maximum number of tools to load from the server.")
+        ] = MAX_TOOLS,
         roots: Any = None,
         sampling: Any = None,
         elicitation: Any = None,
-        approved: str | Path | None = None,
+        approved: ApprovedFile = None,
         namespaces: str = "open",
         on_error: str = "skip",
         on_duplicate: str = "skip",
@@ -112,7 +110,7 @@ class MCPToolLoader(ToolLoader):
         self._redactor = Redactor(secrets_of(self.server))
         self._echoes = credential_finder(credentials_of(self.server))
         self._handlers = read_handlers(sampling, elicitation, roots)
-        read = read_arguments(McpSourceOptions, timeout=timeout, max_tools=max_tools)
+        read = read_arguments(MCPToolLoader, timeout=timeout, max_tools=max_tools)
         self._timeout, self._max_tools = read["timeout"], read["max_tools"]
         self._set_policies(on_error, on_duplicate, namespaces, namespace)
         self.approved = None if approved is None else Path(expand_place(approved, "approved"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import parse_qsl, urlsplit
 
 from msgspec import Meta
@@ -18,9 +18,9 @@ from toolyard.model.names import check_namespace
 from toolyard.model.tool import Tool
 from toolyard.parsing import read_bytes
 from toolyard.schema.admission import AdmittedTool
-from toolyard.schema.common_options import locate_unless_url
+from toolyard.schema.common_options import AllowHosts, locate_unless_url
 from toolyard.schema.options import expand_place, read_arguments
-from toolyard.sources.base import Intake, LoaderOptions, ToolLoader
+from toolyard.sources.base import Intake, ToolLoader
 from toolyard.words.redactor import CredentialFinder, find_credentials
 
 if TYPE_CHECKING:
@@ -28,44 +28,6 @@ if TYPE_CHECKING:
 
 
 _KEYS = ("tags", "paths", "methods", "operations")
-
-
-class RestOptions(LoaderOptions, frozen=True, kw_only=True):
-    """Options of an OpenAPI document."""
-
-    spec: Annotated[
-        str | Path, Meta(extra={"locate": locate_unless_url}, description="The OpenAPI document: a file or a URL.")
-    ]
-    base_url: Annotated[str | None, Meta(description="Base URL of the service, in place of the one in the document.")]
-    include: Annotated[
-        Any,
-        Meta(
-            description="Operations to load: one rule or a list of rules with patterns for tags, paths, "
-            "methods, operations."
-        ),
-    ]
-    exclude: Annotated[Any, Meta(description="Operations to skip, in the same form.")]
-    server_variables: Annotated[
-        Mapping[str, str] | None, Meta(description="Values of the variables in the document's server URL.")
-    ]
-    headers: Annotated[Mapping[str, str] | None, Meta(description="Headers of the request for the document.")]
-    auth: Annotated[
-        Mapping[str, Any] | Sequence[Mapping[str, Any]] | None,
-        Meta(
-            description="One credential or several, as in the engine `rest`: for the document and, if the "
-            "source names no engine, for the calls."
-        ),
-    ]
-    timeout: Annotated[float, Meta(gt=0, description="Seconds that fetching the document may take.")]
-    max_bytes: Annotated[int, Meta(ge=1, description="Maximum bytes of the document and the files it refers to.")]
-    allow_hosts: Annotated[Sequence[str], Meta(description="Private hosts that may be called: name or name:port.")]
-    ref_root: Annotated[
-        str | Path | None,
-        Meta(
-            extra={"locate": locate_unless_url},
-            description="Folder that references may reach; by default that of the document.",
-        ),
-    ]
 
 
 class Selection:
@@ -122,6 +84,38 @@ MAX_BYTES = 64 * 1024 * 1024
 _SCHEMES = ("http", "https")
 
 
+Spec = Annotated[
+    str | Path, Meta(extra={"locate": locate_unless_url}, description="The OpenAPI document: a file or a URL.")
+]
+BaseUrl = Annotated[str | None, Meta(description="Base URL of the service, in place of the one in the document.")]
+Rules = Annotated[
+    Any,
+    Meta(
+        description="Operations to load: one rule or a list of rules with patterns for tags, paths, "
+        "methods, operations."
+    ),
+]
+ServerVariables = Annotated[
+    Mapping[str, str] | None, Meta(description="Values of the variables in the document's server URL.")
+]
+DocumentHeaders = Annotated[Mapping[str, str] | None, Meta(description="Headers of the request for the document.")]
+DocumentAuth = Annotated[
+    Mapping[str, Any] | Sequence[Mapping[str, Any]] | None,
+    Meta(
+        description="One credential or several, as in the engine `rest`: for the document and, if the "
+        "source names no engine, for the calls."
+    ),
+]
+DocumentBytes = Annotated[int, Meta(ge=1, description="Maximum bytes of the document and the files it refers to.")]
+RefRoot = Annotated[
+    str | Path | None,
+    Meta(
+        extra={"locate": locate_unless_url},
+        description="Folder that references may reach; by default that of the document.",
+    ),
+]
+
+
 class RESTToolLoader(ToolLoader):
     """Loads the operations of an OpenAPI 3.0 to 3.2 or Swagger 2.0 document, in JSON or YAML, from a file or a URL.
 
@@ -135,34 +129,33 @@ class RESTToolLoader(ToolLoader):
     `allow_hosts` lists further private hosts that may be called.
     """
 
-    option_structs: ClassVar[tuple[type, ...]] = (RestOptions,)
-
     def __init__(
         self,
-        spec: str | Path,
+        spec: Spec,
         namespace: str = TOOL_DEFAULT_NAMESPACE,
-        base_url: str | None = None,
+        base_url: BaseUrl = None,
         *,
-        include: Any = None,
-        exclude: Any = None,
-        server_variables: Mapping[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
-        auth: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
-        timeout: float = 30.0,
-        max_bytes: int = MAX_BYTES,
-        allow_hosts: Sequence[str] = (),
-        ref_root: str | Path | None = None,
+        include: Rules = None,
+        exclude: Annotated[Any, Meta(description="Operations to skip, in the same form.")] = None,
+        server_variables: ServerVariables = None,
+        headers: DocumentHeaders = None,
+        auth: DocumentAuth = None,
+        timeout: Annotated[float, Meta(gt=0, description="Seconds that fetching the document may take.")] = 30.0,
+        max_bytes: DocumentBytes = MAX_BYTES,
+        allow_hosts: AllowHosts = (),
+        ref_root: RefRoot = None,
         namespaces: str = "open",
         on_error: str = "skip",
         on_duplicate: str = "raise",
     ) -> None:
         self.spec = spec = expand_place(spec, "spec")
         self.namespace = namespace
-        base: str | None = read_arguments(RestOptions, base_url=base_url)["base_url"]
+        limits: dict[str, Any] = {"timeout": timeout, "max_bytes": max_bytes, "allow_hosts": allow_hosts}
+        sent = {"server_variables": server_variables, "headers": headers}
+        read = read_arguments(RESTToolLoader, base_url=base_url, **limits, **sent)
+        base: str | None = read["base_url"]
         self.base_url = None if base is None else read_base_url(expand_place(base, "base_url"), "base_url")
         self._selection = Selection(include, exclude)
-        limits: dict[str, Any] = {"timeout": timeout, "max_bytes": max_bytes, "allow_hosts": allow_hosts}
-        read = read_arguments(RestOptions, **limits, server_variables=server_variables, headers=headers)
         self._variables = dict(read["server_variables"] or {})
         self._headers = dict(read["headers"] or {})
         self._auth = read_auth(auth, "auth")

@@ -35,7 +35,7 @@ from toolyard.model.tool import Tool
 from toolyard.schema.admission import AdmittedTool, admit_tool
 from toolyard.schema.common_options import MIB, WorkerSettings
 from toolyard.schema.options import expand_place, read_arguments
-from toolyard.sources.base import LoaderOptions, ToolLoader
+from toolyard.sources.base import ToolLoader
 from toolyard.sources.scripts.manifest import (
     MANIFEST,
     ReviewedFile,
@@ -57,19 +57,6 @@ _CTX = "ctx"
 _MAX_LINE = 500
 POLL_SECONDS = 0.5
 _JOIN_SECONDS = 2.0
-
-
-class ScriptOptions(LoaderOptions, frozen=True, kw_only=True):
-    """Options of a folder of scripts."""
-
-    path: Annotated[str | Path, Meta(description="Folder of the scripts.")]
-    isolation: Annotated[
-        Literal["process", "inprocess"],
-        Meta(description="Whether scripts run in worker processes or in this process."),
-    ]
-    timeout: Annotated[float, Meta(gt=0, description="Deadline of a call in seconds.")]
-    load_timeout: Annotated[float, Meta(gt=0, description="Seconds that reading a script's declarations may take.")]
-    watch: Annotated[bool, Meta(description="Reload scripts when their files change.")]
 
 
 class Declaration(msgspec.Struct, frozen=True):
@@ -226,6 +213,12 @@ def declare_scripts(codes: Sequence[Code], settings: WorkerSettings, source: str
             raise SourceUnavailable(f"{source}: no worker could read the scripts: {error}") from error
 
 
+Isolation = Annotated[
+    Literal["process", "inprocess"],
+    Meta(description="Whether scripts run in worker processes or in this process."),
+]
+
+
 class ScriptToolLoader(ToolLoader):
     """Loads the tools of the `*.py` files in `path` that `_manifest.json` allows.
 
@@ -238,18 +231,20 @@ class ScriptToolLoader(ToolLoader):
     `watch`, a registry reloads them when files change.
     """
 
-    option_structs: ClassVar[tuple[type, ...]] = (ScriptOptions, WorkerSettings)
+    option_structs: ClassVar[tuple[type, ...]] = (WorkerSettings,)
 
     def __init__(
         self,
-        path: str | Path,
+        path: Annotated[str | Path, Meta(description="Folder of the scripts.")],
         namespace: str = TOOL_DEFAULT_NAMESPACE,
         *,
-        isolation: Literal["process", "inprocess"] = "process",
+        isolation: Isolation = "process",
         sandbox: Literal["auto", "bwrap", "landlock", "rlimits"] = "auto",
         imports: Literal["site", "stdlib"] = "site",
-        timeout: float = 30.0,
-        load_timeout: float = 10.0,
+        timeout: Annotated[float, Meta(gt=0, description="Deadline of a call in seconds.")] = 30.0,
+        load_timeout: Annotated[
+            float, Meta(gt=0, description="Seconds that reading a script's declarations may take.")
+        ] = 10.0,
         workers: int = 2,
         calls_per_worker: int = 200,
         memory_bytes: int = 512 * MIB,
@@ -261,7 +256,7 @@ class ScriptToolLoader(ToolLoader):
         max_answer_bytes: int = 8 * MIB,
         env: Sequence[str] = (),
         uid: int | None = None,
-        watch: bool = False,
+        watch: Annotated[bool, Meta(description="Reload scripts when their files change.")] = False,
         namespaces: str = "open",
         on_error: str = "skip",
         on_duplicate: str = "skip",
@@ -274,7 +269,7 @@ class ScriptToolLoader(ToolLoader):
         given |= {"file_bytes": file_bytes, "max_output_bytes": max_output_bytes, "max_answer_bytes": max_answer_bytes}
         life = read_arguments(WorkerSettings, **given, sandbox=sandbox, imports=imports)
         own = {"isolation": isolation, "timeout": timeout, "load_timeout": load_timeout, "watch": watch}
-        read = read_arguments(ScriptOptions, **own)
+        read = read_arguments(ScriptToolLoader, **own)
         self.isolation: Literal["process", "inprocess"] = read["isolation"]
         self.timeout: float = read["timeout"]
         self.load_timeout: float = read["load_timeout"]
