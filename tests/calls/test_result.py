@@ -4,6 +4,7 @@ import dataclasses
 import datetime
 import enum
 import logging
+from collections.abc import Mapping, Sequence
 
 import pytest
 from call_support import call, engine_of, executions, invocation_of, tool_of
@@ -109,6 +110,49 @@ def deep():
 def test_what_has_no_end_or_doubles_at_every_level_is_refused_at_once(make):
     with pytest.raises(InvalidOutput):
         answered(make(), 8 * 1024 * 1024)
+
+
+class Endless(Sequence):
+    """Says that it is long, and has an item for every index."""
+
+    def __len__(self):
+        return 10**9
+
+    def __getitem__(self, index):
+        raise AssertionError("an item was asked for")
+
+
+class EndlessMapping(Mapping):
+    def __len__(self):
+        return 10**9
+
+    def __iter__(self):
+        raise AssertionError("a key was asked for")
+
+    __getitem__ = __iter__
+
+
+@pytest.mark.parametrize(
+    "value",
+    [range(10**9), Endless(), EndlessMapping(), EndlessMapping().values(), memoryview(bytes(10**7)), bytes(10**7)],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_says_that_it_is_long_is_refused_before_any_of_it_is_written(value):
+    for answer in (value, {"a": [value]}):
+        with pytest.raises(InvalidOutput, match="answered with over 262,144 values"):
+            answered(answer)
+
+
+class Unending(Sequence):
+    def __len__(self):
+        return 3
+
+    def __getitem__(self, index):
+        return index
+
+
+def test_a_sequence_is_read_as_far_as_it_says_that_it_goes():
+    assert answered({"a": Unending()})[0] == {"a": [0, 1, 2]}
 
 
 @pytest.mark.parametrize("hidden", [circle, doubling], ids=lambda make: make.__name__)

@@ -27,6 +27,7 @@ from toolyard.loop.threads import Threads
 from toolyard.model.bindings import ScriptBinding
 from toolyard.model.call import Mode
 from toolyard.model.errors import UnknownToolError
+from toolyard.model.json_schema import BYTES_OF_VALUE
 from toolyard.model.names import ToolGlob, glob_matcher
 from toolyard.model.tool import Effects, Tool
 from toolyard.registry import ToolRegistry
@@ -45,14 +46,12 @@ OutputCheck = Literal["off", "warn", "strict"]
 Abandoned = Literal["hold", "release"]
 
 MAX_RESULT_BYTES = 8 * 1024 * 1024
-_BYTES_OF_VALUE = 32
-"""Bytes of `max_result_bytes` per JSON value of a result."""
 
 
 def count_values(max_bytes: int) -> int:
     """Maximum number of JSON values in a result limited to `max_bytes`."""
     # A value may need only two bytes of text, but about a hundred once decoded.
-    return max(max_bytes, MAX_RESULT_BYTES) // _BYTES_OF_VALUE
+    return max(max_bytes, MAX_RESULT_BYTES) // BYTES_OF_VALUE
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):

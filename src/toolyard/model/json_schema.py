@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import gc
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator
-from itertools import chain
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set, ValuesView
+from itertools import chain, islice
 from typing import Any, cast
 
 SCHEMA_MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
@@ -45,6 +45,8 @@ JSON_TYPES = frozenset({"object", "array", "string", "integer", "number", "boole
 
 LEAVES = frozenset({str, int, float, bool, type(None)})
 """Types that hold no other values."""
+BYTES_OF_VALUE = 32
+"""Bytes of `max_result_bytes` per JSON value of a result."""
 _FEW = 64
 """Most dicts and lists in a small value; also bounds its depth."""
 _PLAIN = LEAVES | {dict, list}
@@ -195,7 +197,7 @@ def is_within_limits(value: Any, *, max_values: int, max_depth: int) -> bool:
             if values > max_values:
                 return False
             # Iterate over a copy: the tool may change the container concurrently.
-            for child in [child for child in tuple(inside) if type(child) not in LEAVES]:
+            for child in [child for child in tuple(islice(inside, len(inside))) if type(child) not in LEAVES]:
                 below.setdefault(id(child), [child, 0])[1] += times
         level = below
         if not level:
@@ -242,4 +244,16 @@ def _contents_of(item: Any) -> Collection[Any] | None:
     names: Any = getattr(kind, "__struct_fields__", None) or getattr(kind, "__dataclass_fields__", ())
     if fields is not None:
         names = [name for name, field in fields.items() if not field.exclude]
-    return [getattr(item, name, None) for name in names] or None
+    return [getattr(item, name, None) for name in names] or _contents_of_foreign(item, kind)
+
+
+def _contents_of_foreign(item: Any, kind: type) -> Collection[Any] | None:
+    """`_contents_of` for what is no container of Python's own, but is written as one: a range, a mapping, an array."""
+    if issubclass(kind, bytes | bytearray):
+        return range(len(item) // BYTES_OF_VALUE)
+    if issubclass(kind, Mapping):
+        return cast("Collection[Any]", item.values())
+    if issubclass(kind, Sequence | Set | ValuesView) and not issubclass(kind, str):
+        return cast("Collection[Any]", item)
+    size = getattr(item, "size", None)
+    return range(size) if type(size) is int and hasattr(item, "tolist") else None

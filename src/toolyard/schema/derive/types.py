@@ -11,6 +11,7 @@ import types
 import typing
 from collections import abc, deque
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Annotated, Any
 
 import annotated_types
@@ -377,7 +378,7 @@ def _write_unknown(value: Any) -> Any:
     if isinstance(value, abc.Mapping):
         return dict(value)
     if isinstance(value, (deque, abc.Sequence, abc.Set, abc.ValuesView)):
-        return list(value)
+        return list(islice(value, len(value)))  # an index may answer without end
     if type(value).__module__ in ("ipaddress", "fractions"):
         return str(value)
     raise PydanticSerializationError(f"Unable to serialize unknown type: {type(value)}")
