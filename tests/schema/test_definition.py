@@ -173,6 +173,11 @@ def test_two_lists_that_describe_parameters_count_more_than_the_schema_of_the_re
     assert named.parameters == SCHEMA
 
 
+def test_one_empty_list_does_not_count_more_than_a_schema():
+    tool, _ = read({"name": "stays", "required_parameters": [], "schema": SCHEMA})
+    assert tool.parameters == SCHEMA
+
+
 def test_properties_beside_the_name_are_the_parameters():
     tool, _ = read({"name": "t", "type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]})
     assert (tool.parameters, tool.metadata) == ({**SCHEMA, "required": ["a"]}, {})

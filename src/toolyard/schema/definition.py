@@ -260,8 +260,9 @@ def read_input(entry: Mapping[str, Any], changes: list[Change]) -> tuple[Any, se
         return found
     halves = [(key, match) for key in entry if (match := _REQUIRED_OR_OPTIONAL.fullmatch(_fold_key(key)))]
     listed = bool(halves) and all(isinstance(entry[key], list) for key, _ in halves)
+    items = [item for key, _ in halves for item in entry[key]] if listed else []
     # ToolBench has the schema of the result under `schema`, beside two lists that describe the parameters.
-    described = listed and all(isinstance(item, dict) for key, _ in halves for item in entry[key])
+    described = listed and len(items or halves[1:]) > 0 and all(isinstance(item, dict) for item in items)
     schema, used = _read_schema(entry, _INPUT_KEYS, (lambda _: False) if described else _is_input_key, changes)
     if schema:
         schema, more = _add_required(entry, schema, changes)
