@@ -60,15 +60,14 @@ def add(
     ],
     namespace: Annotated[str | None, Parameter(name=["--namespace", "-n"], help="Namespace of the tools.")] = None,
     option: Annotated[
-        Sequence[str],
-        Parameter(name="--set", negative="", help="Option of the source: KEY=VALUE. ${NAME} is written as it is."),
+        Sequence[str], Parameter(name="--set", help="Option of the source: KEY=VALUE. ${NAME} is written as it is.")
     ] = (),
     token_env: Annotated[str | None, Parameter(help="Environment variable with the token or key of the API.")] = None,
     into: Annotated[
         Path | None,
         Parameter(help="Config to change; created if it does not exist. Default: $TOOLYARD_CONFIG or ./toolyard.yaml."),
     ] = None,
-    show: Annotated[bool, Parameter(name="--print", negative="", help="Print the source, change nothing.")] = False,
+    show: Annotated[bool, Parameter(name="--print", help="Print the source, change nothing.")] = False,
     options: VerbOptions = OUTPUT,
 ) -> int:
     """Add a source to a config. It is loaded first, and refused if it has no tools."""

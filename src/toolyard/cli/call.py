@@ -88,8 +88,7 @@ def call(
     *arguments: _ArgumentWords,
     session: _SessionOption = None,
     simulate: Annotated[
-        bool,
-        Parameter(negative="", help="Simulate the call; nothing is recorded. With --session, the session must exist."),
+        bool, Parameter(help="Simulate the call; nothing is recorded. With --session, the session must exist.")
     ] = False,
     timeout: Annotated[float | None, Parameter(help="Deadline of the call in seconds.")] = None,
     wait: _WaitOption = None,

@@ -58,11 +58,9 @@ def calls(
     until: Annotated[
         datetime | None, Parameter(converter=_read_time, help="Only calls that ended before this time.")
     ] = None,
-    errors: Annotated[bool, Parameter(negative="", help="Only failed calls.")] = False,
+    errors: Annotated[bool, Parameter(help="Only failed calls.")] = False,
     limit: Annotated[int, Parameter(name=["--limit", "-n"], help="Maximum number of calls.")] = 100,
-    follow: Annotated[
-        bool, Parameter(name=["--follow", "-f"], negative="", help="Print new calls as they are made.")
-    ] = False,
+    follow: Annotated[bool, Parameter(name=["--follow", "-f"], help="Print new calls as they are made.")] = False,
     options: YardOptions = YARD,
 ) -> int:
     """List the calls that a server with this config logged, newest last. With --follow, JSON is one object per line."""

@@ -26,7 +26,7 @@ _SHOWN = 50
 
 def check(
     *,
-    strict: Annotated[bool, Parameter(negative="", help="Exit with status 1 for warnings, too.")] = False,
+    strict: Annotated[bool, Parameter(help="Exit with status 1 for warnings, too.")] = False,
     options: YardOptions = YARD,
 ) -> int:
     """Load a config, a catalog or a Python file and print what was loaded, rewritten and rejected, and why.
@@ -86,7 +86,7 @@ def tools(
         str | None, Parameter(name=["--namespace", "-n"], help="Only tools of this namespace.")
     ] = None,
     tag: Annotated[str | None, Parameter(name=["--tag", "-t"], help="Only tools with this tag.")] = None,
-    denied: Annotated[bool, Parameter(negative="", help="List also the tools that the policy denies you.")] = False,
+    denied: Annotated[bool, Parameter(help="List also the tools that the policy denies you.")] = False,
     skip_bad: SkipOption = False,
     options: YardOptions = YARD,
 ) -> int:
@@ -198,11 +198,7 @@ def search(
     namespace: NamespacesOption = (),
     tag: Annotated[
         tuple[str, ...],
-        Parameter(
-            name=["--tag", "-t"],
-            negative="",
-            help="Only tools with this tag. If repeated, only tools with all of the tags.",
-        ),
+        Parameter(name=["--tag", "-t"], help="Only tools with this tag. If repeated, only tools with all of the tags."),
     ] = (),
     threshold: Annotated[
         float | None, Parameter(help="Minimum score of the best hit, from 0 to 1; 0 always shows the nearest tools.")

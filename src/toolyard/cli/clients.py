@@ -81,14 +81,10 @@ def install(
     name: Name = "toolyard",
     env: Annotated[
         Sequence[str],
-        Parameter(
-            negative="", help="Environment variable for the server: NAME=VALUE, or NAME to copy the current value."
-        ),
+        Parameter(help="Environment variable for the server: NAME=VALUE, or NAME to copy the current value."),
     ] = (),
     file: File = None,
-    show: Annotated[
-        bool, Parameter(name="--print", negative="", help="Print the entry without changing the file.")
-    ] = False,
+    show: Annotated[bool, Parameter(name="--print", help="Print the entry without changing the file.")] = False,
     options: VerbOptions = OUTPUT,
 ) -> int:
     """Let a client start `toolyard mcp CONFIG`. The rest of its file is preserved, and a backup is kept beside it."""

@@ -12,7 +12,7 @@ from toolyard.cli.output import print_either, working
 
 def install_(
     *,
-    dry_run: Annotated[bool, Parameter(name="--dry-run", negative="", help="Only print the commands.")] = False,
+    dry_run: Annotated[bool, Parameter(name="--dry-run", help="Only print the commands.")] = False,
     options: VerbOptions = OUTPUT,
 ) -> int:
     """Install the weights and their runtime: 23 MB, without torch."""

@@ -48,7 +48,7 @@ def graph(
     min_score: Annotated[float, Parameter(help="Minimum score of an edge, from 0 to 1.")] = 0.0,
     max_edges: Annotated[int | None, Parameter(help="Maximum number of edges; the strongest are shown.")] = None,
     namespace: NamespacesOption = (),
-    linked: Annotated[bool, Parameter(negative="", help="Hide tools without a visible edge.")] = False,
+    linked: Annotated[bool, Parameter(help="Hide tools without a visible edge.")] = False,
     title: Annotated[str | None, Parameter(help="Title of the graph; by default the name of the config.")] = None,
     skip_bad: SkipOption = False,
     options: YardOptions = YARD,
@@ -143,7 +143,6 @@ _SamplerOptions = Annotated[
     tuple[str, ...],
     Parameter(
         name=["--option", "-o"],
-        negative="",
         consume_multiple=False,
         help="Option of the sampler, such as `min_score=0.7`; the value is read as JSON if it is JSON. May be "
         "repeated; the same option only if it takes a list.",
@@ -159,11 +158,10 @@ def sample(
     seed: Annotated[int | None, Parameter(help="Seed; equal seeds draw equal tools.")] = None,
     count: Annotated[int, Parameter(name=["--count", "-n"], help="Number of samples.")] = 1,
     namespace: Annotated[
-        tuple[str, ...],
-        Parameter(name=["--namespace"], negative="", help="Only tools of this namespace. May be repeated."),
+        tuple[str, ...], Parameter(name=["--namespace"], help="Only tools of this namespace. May be repeated.")
     ] = (),
     option: _SamplerOptions = (),
-    jsonl: Annotated[bool, Parameter(negative="", help="Print one line of JSON per sample.")] = False,
+    jsonl: Annotated[bool, Parameter(help="Print one line of JSON per sample.")] = False,
     format: Annotated[  # noqa: A002 - the option is called --format
         str | None,
         Parameter(

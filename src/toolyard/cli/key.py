@@ -40,7 +40,6 @@ ScopeOption = Annotated[
     list[str],
     Parameter(
         name="--scope",
-        negative="",
         help="Namespace and verbs, such as hr:list,execute or `'*:*'`. Verbs: list, simulate, execute, "
         "approve, admin. May be repeated.",
     ),

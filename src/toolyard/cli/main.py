@@ -84,7 +84,7 @@ app = App(
     help="A tool layer for LLM agents: load, call, simulate, record and serve tools.",
     version=VERSION,
     version_flags=["--version"],
-    default_parameter=Parameter(show_default=show_default),
+    default_parameter=Parameter(show_default=show_default, negative=""),
     help_formatter=HelpText(),
 )
 _GROUPS = {
@@ -158,9 +158,7 @@ def completion(
     shell: Annotated[Literal["bash", "zsh", "fish"], Parameter(help="The shell.")],
     /,
     *,
-    install: Annotated[
-        bool, Parameter(negative="", help="Install the completions for future shells, and print the path.")
-    ] = False,
+    install: Annotated[bool, Parameter(help="Install the completions for future shells, and print the path.")] = False,
     options: VerbOptions = OUTPUT,
 ) -> int:
     """Print shell completions: `eval "$(toolyard completion bash)"`."""

@@ -30,10 +30,8 @@ def init_(
     directory: Directory,
     /,
     *,
-    hashed: Annotated[
-        bool, Parameter(negative="", help="Store a hash of each file; changed files are refused.")
-    ] = False,
-    empty: Annotated[bool, Parameter(negative="", help="Create a manifest that allows nothing.")] = False,
+    hashed: Annotated[bool, Parameter(help="Store a hash of each file; changed files are refused.")] = False,
+    empty: Annotated[bool, Parameter(help="Create a manifest that allows nothing.")] = False,
     options: VerbOptions = OUTPUT,
 ) -> int:
     """Create a manifest that allows the existing scripts. Exits 1 if some cannot be allowed."""
@@ -59,8 +57,8 @@ def add_(
     directory: Directory,
     /,
     *files: Annotated[str, Parameter(help="File names in the directory, such as foo.py.")],
-    absent: Annotated[bool, Parameter(negative="", help="Allow files that do not exist yet.")] = False,
-    hashed: Annotated[bool, Parameter(negative="", help="Store a hash of each file from now on.")] = False,
+    absent: Annotated[bool, Parameter(help="Allow files that do not exist yet.")] = False,
+    hashed: Annotated[bool, Parameter(help="Store a hash of each file from now on.")] = False,
     options: VerbOptions = OUTPUT,
 ) -> int:
     """Allow files, or accept their current content."""

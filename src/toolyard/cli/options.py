@@ -23,14 +23,9 @@ from toolyard.parsing.files import file_of
 class VerbOptions:
     """Options of every verb."""
 
-    json: Annotated[bool, Parameter(name="--json", negative="", help="Print JSON, also for errors.")] = False
-    quiet: Annotated[
-        bool, Parameter(name=["--quiet", "-q"], negative="", help="Print only errors on standard error.")
-    ] = False
-    verbose: Annotated[
-        bool,
-        Parameter(name=["--verbose", "-v"], negative="", help="Print what is done on standard error."),
-    ] = False
+    json: Annotated[bool, Parameter(name="--json", help="Print JSON, also for errors.")] = False
+    quiet: Annotated[bool, Parameter(name=["--quiet", "-q"], help="Print only errors on standard error.")] = False
+    verbose: Annotated[bool, Parameter(name=["--verbose", "-v"], help="Print what is done on standard error.")] = False
 
 
 @Parameter(name="*")
@@ -53,15 +48,11 @@ OUTPUT, YARD = VerbOptions(), YardOptions()
 DEFAULT_CONFIG = Path("toolyard.yaml")
 
 SkipOption = Annotated[
-    bool,
-    Parameter(
-        name="--skip-bad", negative="", help="Skip invalid entries and duplicates instead of rejecting the file."
-    ),
+    bool, Parameter(name="--skip-bad", help="Skip invalid entries and duplicates instead of rejecting the file.")
 ]
 ToolName = Annotated[str, Parameter(help="Qualified name, or a bare name that only one namespace has.")]
 NamespacesOption = Annotated[
-    tuple[str, ...],
-    Parameter(name=["--namespace", "-n"], negative="", help="Only tools of this namespace. May be repeated."),
+    tuple[str, ...], Parameter(name=["--namespace", "-n"], help="Only tools of this namespace. May be repeated.")
 ]
 OwnerOption = Annotated[str | None, Parameter(name="--owner", help="Owner of the session.")]
 

@@ -47,13 +47,17 @@ Host = Annotated[
 ]
 Port = Annotated[int | None, Parameter(help="Port to listen on; 0 for any free port.")]
 Domains = Annotated[str | None, Parameter(help="Domains to serve, separated by commas; without a config: core.")]
-AutoPort = Annotated[bool | None, Parameter(help="Use the next free port if this one is taken.")]
+AutoPort = Annotated[
+    bool | None, Parameter(negative="--no-auto-port", help="Use the next free port if this one is taken.")
+]
 Processes = Annotated[
     int | None, Parameter(help="Number of worker processes; more than one needs a sqlite or postgres `sessions` block.")
 ]
-Strict = Annotated[bool | None, Parameter(help="Refuse to start if anything could not be loaded.")]
+Strict = Annotated[
+    bool | None, Parameter(negative="--no-strict", help="Refuse to start if anything could not be loaded.")
+]
 Log = Annotated[str | None, Parameter(help="Format of the request log: text, json or off.")]
-Watch = Annotated[bool, Parameter(negative="", help="Reload scripts, functions and catalogs when their files change.")]
+Watch = Annotated[bool, Parameter(help="Reload scripts, functions and catalogs when their files change.")]
 Inherited = Annotated[int | None, Parameter(show=False)]
 """A file descriptor that this command passes to the workers it starts."""
 
@@ -218,10 +222,11 @@ Exposed = Annotated[
     Parameter(help="`all`: clients see every tool. `search`: clients see two tools that find and call the others."),
 ]
 Names = Annotated[
-    str | None,
-    Parameter(help="Names of tools: qualified, or `bare`: without the namespace where that is unique."),
+    str | None, Parameter(help="Names of tools: qualified, or `bare`: without the namespace where that is unique.")
 ]
-Sessions = Annotated[bool | None, Parameter(help="Add tools that open, fork and close sessions.")]
+Sessions = Annotated[
+    bool | None, Parameter(negative="--no-sessions", help="Add tools that open, fork and close sessions.")
+]
 
 
 def mcp(
