@@ -15,7 +15,7 @@ from waiting import SOON, until
 
 from links.fake_server import respond
 from links.mcp.conftest import free_port, text_of
-from links.mcp.web_server import WebServer
+from links.mcp.web_server import WebServer, stream
 from toolyard.links.mcp import McpLink, authorization
 from toolyard.links.mcp.authorization import LoginAnswer, LoopbackLogin, TokenFile
 from toolyard.model.bindings import McpServer
@@ -149,6 +149,28 @@ def test_where_renewing_is_refused_a_person_is_asked_again(oauth, browser):
         oauth.valid, oauth.refuses_refresh = "somebody revoked it", True
         assert text_of(link.call("echo", {"text": "on"})) == "on"
     assert len(browser.shown) == 2
+
+
+@pytest.mark.parametrize("refuses_refresh", [True, False])
+def test_a_stream_of_notifications_that_is_refused_asks_nobody_to_log_in(oauth, browser, refuses_refresh):
+    oauth.modern, oauth.refuses_refresh, go_on = False, refuses_refresh, threading.Event()
+
+    def end_later(connection, request):
+        go_on.wait(SOON)
+        connection.sendall(b"0\r\n\r\n")
+
+    oauth.get = stream(b"retry: 10\n\n", end=end_later)
+    with McpLink(server_at(oauth)) as link:
+        link.watch(lambda _: None)
+        link.list_tools()
+        until(lambda: oauth.asked("GET", "/mcp"))
+        oauth.valid = "somebody revoked it"
+        go_on.set()
+        until(lambda: oauth.grants()[-1] == "refresh_token")
+        until(lambda: len(oauth.asked("GET", "/mcp")) >= 4)  # on after being refused, too
+        assert len(browser.shown) == 1
+        assert text_of(link.call("echo", {"text": "on"})) == "on"
+    assert len(browser.shown) == (2 if refuses_refresh else 1)
 
 
 def test_closing_asks_nobody_to_log_in(oauth, browser):

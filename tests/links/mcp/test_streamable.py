@@ -286,10 +286,10 @@ def test_a_session_outlives_one_refused_connection_of_its_standing_stream(legacy
     closed, streams, real = threading.Event(), itertools.count(), Web.open
 
     @asynccontextmanager
-    async def refuse_second_stream(web, method, *rest):
+    async def refuse_second_stream(web, method, *rest, **more):
         if method == "GET" and next(streams) == 1:
             raise Unavailable("nobody listens there", effect="none")
-        async with real(web, method, *rest) as answer:
+        async with real(web, method, *rest, **more) as answer:
             yield answer
 
     monkeypatch.setattr(Web, "open", refuse_second_stream)

@@ -237,19 +237,26 @@ class AuthorizationCode(Credential):
             return  # the server's challenge will start the login
         await self._drive_flow(send, None)
 
-    async def challenge(self, send: Send, url: str, status: int, headers: tuple[tuple[str, str], ...]) -> None:
+    async def challenge(self, send: Send, url: str, status: int, headers: tuple[tuple[str, str], ...]) -> bool:
         """Refresh the token after a rejection, or have the user log in."""
         import httpx2
 
+        if status == httpx2.codes.FORBIDDEN or not await self.renew(send):
+            await self._drive_flow(send, httpx2.Response(status, headers=list(headers)))
+        return True
+
+    async def renew(self, send: Send) -> bool:
+        """Refresh the token; False if there is none that can be refreshed, or it was refreshed in vain."""
         context = self._provider.context
         token = None if context.current_tokens is None else context.current_tokens.access_token
-        if status != httpx2.codes.FORBIDDEN and context.can_refresh_token() and token != self._renewed_for:
-            context.token_expiry_time = _PAST
-            await self._drive_flow(send, None)
-            if context.current_tokens is not None:
-                self._renewed_for = context.current_tokens.access_token
-                return
-        await self._drive_flow(send, httpx2.Response(status, headers=list(headers)))
+        if not context.can_refresh_token() or token == self._renewed_for:
+            return False
+        context.token_expiry_time = _PAST
+        await self._drive_flow(send, None)
+        if context.current_tokens is None:
+            return False
+        self._renewed_for = context.current_tokens.access_token
+        return True
 
     async def _drive_flow(self, send: Send, refusal: httpx2.Response | None) -> None:
         """Run the SDK's flow. The flow's own request is not sent here; `refusal` is its response."""

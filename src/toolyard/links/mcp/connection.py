@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from http import HTTPStatus
 from typing import Any, Self
 
 import msgspec
@@ -297,7 +298,8 @@ class Connection:
             except (RequestRefused, SessionLostError):
                 return
             except CallError as error:
-                if 0 < status_of(error) < 500:
+                # A login, which nobody is asked for here, comes with the next call.
+                if 0 < (status := status_of(error)) < 500 and status != HTTPStatus.UNAUTHORIZED:
                     return
             except Exception:  # noqa: BLE001 - a bug here must not lose all further notifications
                 _log.warning("listening to %s failed unexpectedly", self.peer.name, exc_info=True)

@@ -29,7 +29,7 @@ from toolyard.links.mcp.errors import (
 )
 from toolyard.links.mcp.framing import UnreadableError
 from toolyard.links.mcp.peer import McpReply, Peer
-from toolyard.links.mcp.web import Web, WebWire
+from toolyard.links.mcp.web import Renewal, Web, WebWire
 from toolyard.links.mcp.wire import Lost, Mailbox, Request
 from toolyard.model.errors import CallError, CallTimeout, Denied, Interrupted, ToolFailed, Unavailable
 
@@ -95,7 +95,7 @@ class StreamableWire(WebWire):
         last = reader.last_id
         headers = (*self.headers(), ("last-event-id", last)) if last else self.headers()
         try:
-            async with self._web.open("GET", self.url, headers) as answer:
+            async with self._web.open("GET", self.url, headers, renew="quietly") as answer:
                 if not answer.is_success:
                     raise await self._explain_failure(answer)
                 if not answer.header("content-type").startswith("text/event-stream"):
@@ -124,7 +124,7 @@ class StreamableWire(WebWire):
             deadline = asyncio.get_running_loop().time() + self.peer.limits.close_seconds
             headers, self.session = self.headers(), None
             with suppress(CallError):  # the session may have ended anyway
-                async with self._web.open("DELETE", self.url, headers, None, deadline, can_renew=False):
+                async with self._web.open("DELETE", self.url, headers, None, deadline, renew="never"):
                     pass
 
     def _end_lost_session(self, error: Unavailable | SessionLostError) -> None:
@@ -145,7 +145,8 @@ class StreamableWire(WebWire):
         reader = EventReader(self.peer.limits.max_message_bytes)
         request.sent = True
         headers = self.headers() + request.headers
-        async with self._web.open("POST", self.url, headers, data, request.deadline) as answer:
+        renew: Renewal = "quietly" if request.method == LISTEN else "ask"
+        async with self._web.open("POST", self.url, headers, data, request.deadline, renew=renew) as answer:
             self.url = answer.url  # it may have moved
             reply = await self._read_answer(answer, request, reader)
         if reply is not None:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager, suppress
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import msgspec
 
@@ -32,14 +32,19 @@ _MAX_ERROR_BYTES = 64 * 1024
 _REFUSALS = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
 _MOVED = frozenset({307, 308})
 _MAX_MOVES = 3
+Renewal = Literal["ask", "quietly", "never"]
+"""How a credential that was rejected is renewed: by a person if necessary, without one, or not."""
 
 
 @runtime_checkable
 class ChallengeHandler(Protocol):
     """A credential that can react to a rejection, however long that takes."""
 
-    async def challenge(self, send: Send, url: str, status: int, headers: tuple[tuple[str, str], ...]) -> None:
-        """Obtain what the server requires."""
+    async def challenge(self, send: Send, url: str, status: int, headers: tuple[tuple[str, str], ...]) -> bool:
+        """Obtain what the server requires, from a person if necessary; True."""
+
+    async def renew(self, send: Send) -> bool:
+        """Obtain it without a person; False if that is not possible."""
 
 
 class Web:
@@ -57,7 +62,7 @@ class Web:
             max_bytes=limits.max_message_bytes,
             pool=limits.max_connections,
         )
-        self._challenge: asyncio.Task[None] | None = None
+        self._challenge: asyncio.Task[bool] | None = None
 
     @asynccontextmanager
     async def open(
@@ -68,11 +73,11 @@ class Web:
         body: bytes | None = None,
         deadline: float | None = None,
         *,
-        can_renew: bool = True,
+        renew: Renewal = "ask",
     ) -> AsyncGenerator[StreamedAnswer, None]:
         """The response to a request; sent again if the credential was renewed, or the address has moved within the
         origin. Only the protocol's own headers override those of the operator. To renew a credential, a person may have
-        to log in, which the deadline does not limit; if that cannot be awaited, `can_renew` is False.
+        to log in, which the deadline does not limit; `renew` is "quietly" for a request that nobody waits for.
         """
         is_renewed, moves = False, 0
         while True:
@@ -89,13 +94,13 @@ class Web:
                 target = self._find_new_address(answer)
                 if target is not None and moves < _MAX_MOVES:
                     url, moves = target, moves + 1
-                elif can_renew and not is_renewed and await self._renew_credential(answer):
+                elif renew != "never" and not is_renewed and await self._renew_credential(answer, renew == "ask"):
                     is_renewed = True
                 else:
                     yield answer
                     return
 
-    async def _renew_credential(self, answer: StreamedAnswer) -> bool:
+    async def _renew_credential(self, answer: StreamedAnswer, may_ask: bool) -> bool:
         """Whether to repeat a rejected request, because the credential was renewed meanwhile."""
         credential = self.credential
         if answer.status == HTTPStatus.UNAUTHORIZED and isinstance(credential, ClientCredentials):
@@ -106,10 +111,12 @@ class Web:
             return False
         if self._challenge is None or self._challenge.done():
             # It may wait for a user longer than this request may take; the next request then uses the result.
-            work = credential.challenge(self.client.asend, answer.url, answer.status, answer.headers)
-            self._challenge = asyncio.get_running_loop().create_task(work)
-        await asyncio.shield(self._challenge)
-        return True
+            send = self.client.asend
+            asking = credential.challenge(send, answer.url, answer.status, answer.headers) if may_ask else None
+            self._challenge = asyncio.get_running_loop().create_task(asking or credential.renew(send))
+        is_renewed = await asyncio.shield(self._challenge)
+        # It may have been the quiet renewal of another request that ended without one.
+        return is_renewed or (may_ask and await self._renew_credential(answer, may_ask))
 
     def _find_new_address(self, answer: StreamedAnswer) -> str | None:
         """The target of a redirect within the same origin; None if the response is not such a redirect."""
@@ -168,14 +175,14 @@ class WebWire(McpWire):
     async def _post_quietly(self, data: bytes) -> None:
         try:
             with suppress(CallError):
-                await self._post_message(data)
+                await self._post_message(data, renew="quietly")
         finally:
             self._posts -= 1
 
-    async def _post_message(self, data: bytes, deadline: float | None = None) -> None:
+    async def _post_message(self, data: bytes, deadline: float | None = None, renew: Renewal = "ask") -> None:
         """Send one message whose response, if any, arrives elsewhere."""
         deadline = deadline or asyncio.get_running_loop().time() + self.post_seconds
-        async with self._web.open("POST", self.post_url, self.headers(), data, deadline) as answer:
+        async with self._web.open("POST", self.post_url, self.headers(), data, deadline, renew=renew) as answer:
             if not answer.is_success:
                 raise (await self._read_failure(answer))[0]
 
