@@ -41,9 +41,20 @@ def yard(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    """Two workers, for those who neither end nor change them."""
-    with served(write_yard(tmp_path_factory.mktemp("yard")), "yard.json", "--port", "0", "--workers", "2") as found:
+def folder(tmp_path_factory):
+    """What the shared server serves: besides the function, a file."""
+    folder = write_yard(tmp_path_factory.mktemp("yard"))
+    (folder / "more.yaml").write_text("more: [{name: one}]")
+    document = json.loads((folder / "yard.json").read_text())
+    document["tools"].append({"type": "file", "path": "more.yaml"})
+    (folder / "yard.json").write_text(json.dumps(document))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(folder):
+    """Two workers, for those who do not end them."""
+    with served(folder, "yard.json", "--port", "0", "--workers", "2") as found:
         yield found
 
 
@@ -51,19 +62,6 @@ def who(server):
     status, answer = server.invoke("who::pid")
     assert status == 200, answer
     return answer["result"]["result"]
-
-
-def test_all_workers_answer_on_one_port_and_end_with_their_parent(yard):
-    with served(yard, "yard.json", "--port", "0", "--workers", "2") as server:
-        assert server.said["workers"] == 2
-        assert server.said["pid"] == server.pid
-        seen = set()
-        until(lambda: seen.add(who(server)) or len(seen) == 2)
-        assert server.pid not in seen
-        code, err = server.stop()
-    assert code == 0
-    assert err.count("toolyard serves 1 tool") == 1
-    assert not any(map(is_alive, seen))
 
 
 def test_streams_of_all_workers_tell_of_the_calls_of_all_in_one_order(server):
@@ -90,18 +88,24 @@ def test_a_session_begun_in_one_worker_goes_on_in_the_other(server):
     until(call)
 
 
-def test_a_worker_that_dies_is_replaced_and_the_parent_reports_it(yard):
+def test_all_workers_answer_on_one_port_one_that_dies_is_replaced_and_all_end_with_their_parent(yard):
     with served(yard, "yard.json", "--port", "0", "--workers", "2") as server:
+        assert server.said["workers"] == 2
+        assert server.said["pid"] == server.pid
         seen = set()
         until(lambda: seen.add(who(server)) or len(seen) == 2)
+        assert server.pid not in seen
         victim = min(seen)
         os.kill(victim, signal.SIGKILL)
         until(lambda: not is_alive(victim))
         fresh = set()
         until(lambda: fresh.add(who(server)) or len(fresh - {victim}) == 2)
         assert fresh - seen
-        _, err = server.stop()
+        code, err = server.stop()
+    assert code == 0
+    assert err.count("toolyard serves 1 tool") == 1
     assert re.search(rf"worker {victim} ended \(signal 9\); another one is started", err)
+    assert not any(map(is_alive, seen | fresh))
 
 
 def test_workers_whose_parent_was_killed_stop_by_themselves(yard):
@@ -112,21 +116,17 @@ def test_workers_whose_parent_was_killed_stop_by_themselves(yard):
         assert until(lambda: not any(map(is_alive, seen)))
 
 
-def test_a_hangup_reaches_every_worker(yard):
-    (yard / "more.yaml").write_text("more: [{name: one}]")
-    document = json.loads((yard / "yard.json").read_text())
-    document["tools"].append({"type": "file", "path": "more.yaml"})
-    (yard / "yard.json").write_text(json.dumps(document))
-    with served(yard, "yard.json", "--port", "0", "--workers", "2") as server:
-        (yard / "more.yaml").write_text("more: [{name: one}, {name: two}]")
-        os.kill(server.pid, signal.SIGHUP)
-        in_a_row = []
+def test_a_hangup_reaches_every_worker(server, folder):
+    assert len(server.ask("/v1/tools")[1]) == 2
+    (folder / "more.yaml").write_text("more: [{name: one}, {name: two}]")
+    os.kill(server.pid, signal.SIGHUP)
+    in_a_row = []
 
-        def everywhere():
-            in_a_row.append(len(server.ask("/v1/tools")[1]))
-            return in_a_row[-30:] == [3] * 30
+    def everywhere():
+        in_a_row.append(len(server.ask("/v1/tools")[1]))
+        return in_a_row[-30:] == [3] * 30
 
-        assert until(everywhere)
+    assert until(everywhere)
 
 
 def test_several_workers_without_a_shared_store_are_refused_with_the_reason(tmp_path):
