@@ -1,14 +1,16 @@
 """What schemas look like."""
 
+import cProfile
 import datetime as dt
 import inspect
 import uuid
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Literal, Optional, Union
 
 import pytest
-from pydantic import BaseModel, Field, RootModel
+from pydantic import BaseModel, Field, RootModel, create_model
 from typing_extensions import Doc
 
 from schema.derive.derive_cases import (
@@ -323,3 +325,28 @@ def test_a_schema_written_by_hand_stands_as_it_is() -> None:
     assert derive(fn, parameters=by_hand).parameters is by_hand
     assert run(derive(fn, parameters=by_hand), {"x": 1}) == {"x": 1}
     assert derive(Search, parameters=by_hand).parameters is by_hand
+
+
+def test_no_model_is_made_of_a_signature_whose_schema_is_written_by_hand_unless_arguments_need_it() -> None:
+    def plain(count: int, *, text: str = "", untyped=3) -> None:
+        """Do.
+
+        Args:
+            untyped (int): Of a type that only this says.
+        """
+
+    def converted(when: dt.date) -> Any:
+        return when
+
+    def makes_model(fn: Callable[..., Any], parameters: dict[str, Any] | None = None) -> bool:
+        with cProfile.Profile() as profile:
+            derive(fn, parameters=parameters)
+        return any(call.code is create_model.__code__ for call in profile.getstats())
+
+    by_hand = {"type": "object"}
+
+    assert not makes_model(plain, by_hand)
+    assert makes_model(plain)
+    assert makes_model(converted, by_hand)
+    assert derive(plain, parameters=by_hand).binding.integers == derive(plain).binding.integers == ("count", "untyped")
+    assert run(derive(converted, parameters=by_hand), {"when": "2026-11-19"}) == dt.date(2026, 11, 19)

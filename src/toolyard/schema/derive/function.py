@@ -74,7 +74,7 @@ def derive(fn: Callable[..., Any], *, parameters: Schema | None = None) -> Deriv
     else:
         read, doc = read_outline(fn), read_docstring(fn)
         try:
-            plan = _describe_parameters(read, doc)
+            plan = _describe_parameters(read, doc, has_schema=parameters is not None)
         except DefinitionError:
             if parameters is None:
                 raise
@@ -224,11 +224,27 @@ class _Field(msgspec.Struct, frozen=True, eq=False):
         return by_name and is_plain(self.annotation)
 
 
-def _describe_parameters(read: Outline, doc: DocInfo) -> ArgumentPlan:
-    """The schema and argument conversion; `DefinitionError` names the parameter that cannot be described."""
+def _describe_parameters(read: Outline, doc: DocInfo, *, has_schema: bool) -> ArgumentPlan:
+    """The schema and argument conversion; `DefinitionError` names the parameter that cannot be described.
+
+    `has_schema` means that another schema replaces this one, so it is left out where no argument needs conversion.
+    """
     named, extra = read_parameters(read)
+    untyped = {item.name for item in read.parameters if item.annotation is EMPTY}
     try:
         fields = [_make_field(read.label, f"p{index}", parameter) for index, parameter in enumerate(named)]
+        told = {
+            field.key: doc.read_type_of(field.parameter.name, field.default)
+            for field in fields
+            if field.parameter.name in untyped
+        }
+        is_direct = all(field.is_direct for field in fields) and (extra is None or is_plain(extra.annotation))
+        whole = {
+            key for key, said in told.items() if "integer" in said.get("type", ()) and "number" not in said["type"]
+        }
+        integers = tuple(field.key for field in fields if wants_int(field.annotation) or field.key in whole)
+        if is_direct and has_schema:
+            return ArgumentPlan({}, None, integers)
         rest = None if extra is None else _make_rest_field(extra)
         model = _make_model(read.label, fields, rest, doc)
         schema = schema_of(model)
@@ -237,20 +253,12 @@ def _describe_parameters(read: Outline, doc: DocInfo) -> ArgumentPlan:
                 raise TypeError(f"{inspect.formatannotation(field.annotation)} annotates no parameter")
     except NO_SCHEMA as error:
         raise _explain_no_schema(read.label, [*named, *([extra] if extra else [])], error) from error
-    untyped = {item.name for item in read.parameters if item.annotation is EMPTY}
-    told: dict[str, Schema] = {}
     for field in fields:
-        if field.parameter.name in untyped:
-            told[field.key] = doc.read_type_of(field.parameter.name, field.default)
-            schema["properties"][field.key] |= told[field.key]
+        schema["properties"][field.key] |= told.get(field.key, {})
         _write_default(schema, field)
     if rest is not None:
         _allow_other_keywords(schema, rest, closed_to={*read.hidden, *(field.parameter.name for field in fields)})
-    if all(field.is_direct for field in fields) and (extra is None or is_plain(extra.annotation)):
-        whole = {
-            key for key, said in told.items() if "integer" in said.get("type", ()) and "number" not in said["type"]
-        }
-        integers = tuple(field.key for field in fields if wants_int(field.annotation) or field.key in whole)
+    if is_direct:
         return ArgumentPlan(order_keywords(schema), None, integers)
     return ArgumentPlan(order_keywords(schema), _make_prepare(model, fields, rest), ())
 
