@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from benchmarks import eval_simulator
-from conftest import DATA, ROOT, material
+from conftest import DATA, ROOT, SOAK, material
 
 FILES = [*material("openapi/*"), *material("catalogs/*"), *material("mcp_listings/*")]
 SAMPLE = [*sorted((DATA / "openapi").iterdir()), *sorted((DATA / "mcp_listings").iterdir())]
@@ -66,7 +66,7 @@ print(found.hexdigest())
 def test_the_same_seed_gives_the_same_bytes_in_every_process():
     files = [str(path) for path in SAMPLE]
     found = set()
-    for seed in ("0", "1", "4711"):
+    for seed in ("0", "1", "4711") if SOAK else ("0", "4711"):
         done = subprocess.run(
             [sys.executable, "-c", ANSWER, *files],
             cwd=ROOT,

@@ -105,7 +105,7 @@ def test_a_sampler_is_immutable(yard, kind):
 def test_equal_seeds_draw_the_same_in_any_process_whatever_the_hash_seed(yard):
     code = "import json; from tests.insight.samplers.test_base import drawn, town; print(json.dumps(drawn(town(), 3)))"
     expected = json.loads(json.dumps(drawn(yard, 3)))
-    for hash_seed in ("0", "4242"):  # and that of this process
+    for hash_seed in ("0", "4242") if os.environ.get("TOOLYARD_SOAK") else ("4242",):  # and that of this process
         env = {**os.environ, "PYTHONHASHSEED": hash_seed, "OPENBLAS_NUM_THREADS": "1"}
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)
         assert json.loads(done.stdout) == expected

@@ -137,7 +137,7 @@ def test_several_workers_without_a_shared_store_are_refused_with_the_reason(tmp_
 
 def test_what_keeps_workers_from_starting_is_said_once_and_ends_the_parent(yard):
     (yard / "who.py").write_text("this is no Python")
-    code, err = refused(yard, "yard.json", "--port", "0", "--workers", "3", "--strict")
+    code, err = refused(yard, "yard.json", "--port", "0", "--workers", "2", "--strict")
     assert code == 1
     assert err.count("who.py") >= 1
     assert err.count("toolyard: ") == 1
