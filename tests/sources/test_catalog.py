@@ -30,6 +30,9 @@ def load(tmp_path, text, name="tools.json", **options):
         ({**CHAT, "messages": [{"role": "tool", "name": "a", "content": "x"}]}, ["default::a"]),
         ([{"query": "q", "tools": [A], "answers": [{"name": "a", "arguments": {}}]}], ["default::a"]),
         ([{"query": "q", "tools": json.dumps([A, B]), "answers": "[]"}], ["default::a", "default::b"]),
+        ([{"tools": [A], "tool_calls": [{"type": "function", "function": {"name": "a"}}]}], ["default::a"]),
+        ([{"tools": [A], "label": [{"name": "a", "input": {"city": "Oslo"}, "output": {}}]}], ["default::a"]),
+        ([{"tools": [A], "people": [{"name": "Bo", "age": 7}], "at": [{"name": "x", "args": {}}]}], ["default::a"]),
         ([{"id": "simple_0", "question": [[]], "function": [A]}], ["default::a"]),
         ({"tool_name": "Weather", "api_list": [A, B], "pricing": "FREE"}, ["Weather::a", "Weather::b"]),
         ({"id": "x", "name": "Helper", "tools": [WRAPPED], "metadata": {}}, ["Helper::a"]),
@@ -150,6 +153,16 @@ def test_keys_for_extensions_may_hold_what_yaml_repeats(tmp_path):
 def test_a_broken_line_is_told_with_its_own_column(tmp_path):
     loader, _ = load(tmp_path, f"{json.dumps(A)}\n{{bad\n", "rows.jsonl", on_error="skip")
     assert "rows.jsonl:2:2: " in loader.report.rejected[0].reason
+
+
+@pytest.mark.parametrize("name", ["rows.json", "rows.jsonl"])
+def test_a_row_with_two_lists_of_definitions_is_rejected_with_that_reason_and_the_others_load(tmp_path, name):
+    rows = [{"tools": [A], "query": "q"}, {"tools": [B], "similar": [define("c")]}]
+    text = json.dumps(rows) if name == "rows.json" else "\n".join(map(json.dumps, rows))
+    loader, found = load(tmp_path, text, name, on_error="skip")
+    assert found == ["default::a"]
+    [rejected] = loader.report.rejected
+    assert rejected.reason.startswith("key 'similar' beside 'tools' means nothing")
 
 
 def test_what_stands_beside_the_tools_of_every_row_is_told_once(tmp_path):

@@ -159,12 +159,15 @@ class Intake:
         name: str | None = None,
         source: str,
         place: str = "",
+        refused: str | None = None,
     ) -> None:
         """Add one catalog entry; an expensive `where` is a function, called only if there is an error.
 
-        `place` is a cheap form of the same location, kept for later errors.
+        `place` is a cheap form of the same location, kept for later errors. `refused` is why it is rejected, if known.
         """
         try:
+            if refused is not None:
+                raise DefinitionError(refused)
             tool, changes = read_definition(raw, namespace=namespace, name=name, source=source)
             self._admit(tool, changes, place)
         except DefinitionError as error:

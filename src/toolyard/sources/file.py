@@ -115,9 +115,9 @@ class FileToolLoader(ToolLoader):
         document, source, default = parse(data, what=self.source), self.source, self.namespace
         for entry in _CatalogReader(source, note).read_document(document):
             namespace = default or entry.namespace or TOOL_DEFAULT_NAMESPACE
-            place = f"#{entry.pointer}"
-            where = partial(self.locate, f"{source}{place}", data)
-            intake.define(entry.raw, where, namespace=namespace, name=entry.name, source=source, place=place)
+            at = {"source": source, "place": f"#{entry.pointer}"}
+            where = partial(self.locate, "".join(at.values()), data)
+            intake.define(entry.raw, where, namespace=namespace, name=entry.name, refused=entry.refused, **at)
         return document
 
     def _load_lines(self, data: bytes, intake: Intake, note: Note) -> Any:
@@ -133,7 +133,8 @@ class FileToolLoader(ToolLoader):
                 continue
             for entry in _CatalogReader(where, note).read_list([raw], (), None):
                 namespace = self.namespace or entry.namespace or TOOL_DEFAULT_NAMESPACE
-                intake.define(entry.raw, where, namespace=namespace, source=self.source, place=f":{number}")
+                at = {"source": self.source, "place": f":{number}"}
+                intake.define(entry.raw, where, namespace=namespace, refused=entry.refused, **at)
         return raw
 
     def _note_unread(self, intake: Intake, reported: set[str], pointer: str, text: str) -> None:
@@ -215,12 +216,13 @@ Note = Callable[[str, str], None]
 
 
 class CatalogEntry(msgspec.Struct, frozen=True):
-    """One definition in a file, with its place, and its namespace and name if the layout specifies them."""
+    """One definition in a file: its place, its namespace and name if the layout gives them, and why it is refused."""
 
     raw: Any
     pointer: str
     namespace: str | None = None
     name: str | None = None
+    refused: str | None = None
 
 
 Place = tuple[str, ...]
@@ -285,9 +287,7 @@ class _CatalogReader:
         named = find_name(document)
         extra = [other for other in document if other not in {key, named and named[0], *_ACCOMPANYING_KEYS}]
         texts = sorted(map(str, extra))
-        lost = sorted(
-            str(other) for other in extra if _lists_tools(document[other]) and not _are_calls(document[other])
-        )
+        lost = sorted(str(other) for other in extra if _lists_definitions(document[other]))
         strict = [text for text in texts if text[:2] != "x-"] if "namespace" in document else []
         if odd := strict or lost or find_similar("namespace", texts, cutoff=0.75):
             raise self._refuse(f"key {odd[0]!r} beside {key!r} means nothing; a catalog has namespace and {key}")
@@ -350,18 +350,20 @@ class _CatalogReader:
     def read_list(self, tools: list[Any], path: Place, namespace: str | None) -> Entries:
         prefix = pointer_of(path)
         for index, raw in enumerate(tools):
-            inner = None
+            inner, refused = None, None
             if len(path) < _MAX_NESTING and isinstance(raw, dict):
-                # An error in one page, or in one tool without a name, does not affect the others.
-                with suppress(MalformedSource):
+                try:
                     place = (*path, str(index))
                     inner = self._read_envelope(raw, place, namespace) or self._read_within(raw, place, namespace)
+                except MalformedSource as error:
+                    # An error in one page, or in one tool without a name, does not affect the others.
+                    refused = None if _is_tool(raw) else str(error).removeprefix(f"{self._where}: ")
             elif len(path) < _MAX_NESTING and isinstance(raw, list) and any(map(_is_mapping, raw)):
                 inner = self.read_list(raw, (*path, str(index)), namespace)
             elif isinstance(raw, str):
                 raw = read_embedded(raw, "{")
             if inner is None:
-                yield CatalogEntry(raw, f"{prefix}/{index}", namespace)
+                yield CatalogEntry(raw, f"{prefix}/{index}", namespace, refused=refused)
             else:
                 yield from inner
 
@@ -436,6 +438,14 @@ def _contains_tools(value: dict[str, Any]) -> bool:
 
 def _lists_tools(value: Any) -> bool:
     return isinstance(value, list) and any(map(_is_tool, value))
+
+
+def _lists_definitions(value: Any) -> bool:
+    """Whether these are definitions that nobody would read; datasets list calls, servers and people by name, too."""
+    return isinstance(value, list) and any(
+        _defines(item) or (_is_tool(item) and "description" in item and all(map(_is_scalar, item.values())))
+        for item in value
+    )
 
 
 def _are_calls(items: list[Any]) -> bool:
