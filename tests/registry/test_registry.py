@@ -201,6 +201,8 @@ def test_on_duplicate_skip_keeps_the_first_and_lists_the_duplicate():
     assert len(registry) == 2
     assert [r.tool for r in registry.report.rejected] == ["ns::a"]
     assert registry.report.rejected[0].error == "DuplicateToolError"
+    reason = registry.report.rejected[0].reason
+    assert reason.endswith("; the first is kept") and "on_duplicate" not in reason, "it is set already"
 
 
 def test_on_error_skip_lists_the_bad_entry_and_raise_is_the_default():

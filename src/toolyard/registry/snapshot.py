@@ -118,7 +118,7 @@ class Index:
         tool = candidate.tool
         known = self.names.get(name, ())
         try:
-            _refuse_duplicate(candidate, known)
+            _refuse_duplicate(candidate, known, skip_duplicates)
             self._claim_aliases(tool, name)
         except DuplicateToolError as error:
             if not skip_duplicates:
@@ -162,7 +162,7 @@ def replace_candidates(
     return MappingProxyType({name: tuple([instead[id(one)] for one in found]) for name, found in names.items()})
 
 
-def _refuse_duplicate(candidate: PreparedTool, known: Sequence[PreparedTool]) -> None:
+def _refuse_duplicate(candidate: PreparedTool, known: Sequence[PreparedTool], skips: bool) -> None:
     tool = candidate.tool
     if len(known) >= MAX_OVERLOADS:
         raise DuplicateToolError(f"{tool.qualified_name} has more than {MAX_OVERLOADS} overloads; give them names")
@@ -177,7 +177,7 @@ def _refuse_duplicate(candidate: PreparedTool, known: Sequence[PreparedTool]) ->
                 origins, remedy = f"both {candidate.origin}", "give one of them another name"
             raise DuplicateToolError(
                 f"duplicate tool: {tool.qualified_name} with identical input schema registered twice ({origins}); "
-                f"{remedy}"
+                f"{'the first is kept' if skips else remedy}"
             )
 
 
