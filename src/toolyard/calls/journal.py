@@ -126,6 +126,10 @@ def read_call_id(text: str) -> int | None:
     return number if text == write_call_id(number) and 0 <= number < 2**63 else None
 
 
+QUERY_NAMES = {"session_id": "session", "owner": "key"}
+"""The fields of a filter that have another name in queries of the HTTP API."""
+
+
 class CallFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Selects calls; a field that is None matches all."""
 

@@ -12,7 +12,7 @@ import msgspec
 
 from toolyard.calls.approval import TIMES, Approval, WantedState
 from toolyard.calls.approvals import ApprovalPage
-from toolyard.calls.journal import CallFilter, CallRow
+from toolyard.calls.journal import QUERY_NAMES, CallFilter, CallRow
 from toolyard.client.wire import API, ServerWire, make_refusal_error, quote_segment
 from toolyard.links.http.bodies import EventReader
 from toolyard.links.http.messages import Incoming
@@ -23,8 +23,6 @@ from toolyard.model.errors import ToolFailed, Unavailable
 _LONGEST_EVENT = 1024 * 1024
 _READ_AHEAD = 100
 """Events buffered for a thread that reads them."""
-_NAMES = {"session_id": "session", "owner": "key"}
-"""Conditions with another name on the wire."""
 
 
 class RemoteCallPage(NamedTuple):
@@ -137,7 +135,7 @@ def _write_filter(wanted: CallFilter) -> Iterator[tuple[str, str]]:
         if isinstance(value, float | int) and not isinstance(value, bool):
             yield name, datetime.fromtimestamp(value, UTC).isoformat()
         elif value:
-            yield _NAMES.get(name, name), "true" if value is True else value
+            yield QUERY_NAMES.get(name, name), "true" if value is True else value
 
 
 class _Page(msgspec.Struct):

@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta, UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
 
-from toolyard.calls.journal import CallFilter, Journal, LogPosition, read_call_id
+from toolyard.calls.journal import QUERY_NAMES, CallFilter, Journal, LogPosition, read_call_id
 from toolyard.engines.base import ToolEngine
 from toolyard.model.call import Mode
 from toolyard.model.errors import Effect
@@ -143,20 +143,11 @@ def owner_seen_by(principal: Principal) -> str | None:
 
 
 def _read_filter(request: Request) -> CallFilter:
+    times: dict[str, Any] = {name: _query_time(request, name) for name in ("since", "until")}
+    texts = [name for name in CallFilter.__struct_fields__ if name not in (*times, "errors")]
     # HTML forms also send empty fields.
-    return CallFilter(
-        tool=query_str(request, "tool") or None,
-        namespace=query_str(request, "namespace") or None,
-        session_id=query_str(request, "session") or None,
-        owner=query_str(request, "key") or None,
-        code=query_str(request, "code") or None,
-        mode=query_str(request, "mode") or None,
-        effect=query_str(request, "effect") or None,
-        effects=query_str(request, "effects") or None,
-        since=_query_time(request, "since"),
-        until=_query_time(request, "until"),
-        errors=query_str(request, "errors") == "true",
-    )
+    given: dict[str, Any] = {name: query_str(request, QUERY_NAMES.get(name, name)) or None for name in texts}
+    return CallFilter(**given, **times, errors=query_str(request, "errors") == "true")
 
 
 def _query_time(request: Request, name: str) -> float | None:
