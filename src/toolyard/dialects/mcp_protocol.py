@@ -18,6 +18,7 @@ from toolyard.constants import VERSION
 from toolyard.model.errors import DefinitionError
 from toolyard.model.names import show
 from toolyard.model.tool import Schema
+from toolyard.schema.common_options import HEADER_TEXT, HTTP_TOKEN
 from toolyard.schema.subschemas import iter_children
 
 TOOLYARD = {"name": "toolyard", "version": VERSION}
@@ -57,8 +58,6 @@ LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "e
 HEADER = "x-mcp-header"
 MIRRORED = "Mcp-Param-"
 _MIRRORABLE = ("string", "integer", "boolean")
-_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-_PLAIN = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
 _WRAPPED = re.compile(r"=\?base64\?(.*)\?=")
 
 
@@ -87,7 +86,7 @@ def find_header_params(schema: Schema) -> tuple[HeaderParam, ...]:
         if not path:
             raise DefinitionError(f"{HEADER} is allowed on properties only, not inside of other keywords")
         where = show(".".join(path))
-        if not isinstance(name, str) or not _TOKEN.fullmatch(name):
+        if not isinstance(name, str) or not HTTP_TOKEN.fullmatch(name):
             raise DefinitionError(f"{HEADER} of {where} is no name of a header")
         if kind not in _MIRRORABLE:
             raise DefinitionError(f"{HEADER} of {where}: only text, integers and booleans fit into a header")
@@ -135,7 +134,7 @@ def header_text(value: Any) -> str | None:
 
 def encode_header(text: str) -> str:
     """Encode text for a header: unchanged if possible, else as `=?base64?...?=`."""
-    if not text or (_PLAIN.fullmatch(text) and not _WRAPPED.fullmatch(text)):
+    if not text or (HEADER_TEXT.fullmatch(text) and not _WRAPPED.fullmatch(text)):
         return text
     return f"=?base64?{base64.b64encode(text.encode('utf-8', 'surrogatepass')).decode()}?="
 

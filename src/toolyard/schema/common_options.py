@@ -17,8 +17,10 @@ from toolyard.model.errors import ConfigError
 from toolyard.schema.options import Text, locate_file
 
 _CERTIFICATE_FILES, _CERTIFICATE_PARTS = 2, 3
-_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_HEADER_VALUE = re.compile(r"(?:[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?)?")
+HTTP_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""Names of headers, cookies and methods."""
+HEADER_TEXT = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
+"""Values of headers that any server reads alike."""
 
 
 def locate_unless_url(value: Any, base: Path) -> Any:
@@ -42,9 +44,9 @@ def locate_token_store(auth: Any, base: Path) -> Any:
 def check_headers(headers: Mapping[str, str] | None, where: str) -> dict[str, str]:
     """For `check`: reject what cannot be sent as headers. The error shows no value."""
     for name, value in (headers or {}).items():
-        if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
+        if not isinstance(name, str) or not HTTP_TOKEN.fullmatch(name):
             raise ConfigError(f"{where}: {name!r} is no name of a header")
-        if not isinstance(value, str) or not _HEADER_VALUE.fullmatch(value):
+        if not isinstance(value, str) or (value and not HEADER_TEXT.fullmatch(value)):
             raise ConfigError(f"{where}.{name}: must be text that fits into a header: visible ASCII, no line breaks")
     return dict(headers or {})
 

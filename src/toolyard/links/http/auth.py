@@ -19,9 +19,9 @@ from toolyard.links.http.addresses import Blocked, Target, read_url, with_port
 from toolyard.links.http.messages import Credential, Headers, Incoming, Outgoing, Send, set_header
 from toolyard.model.errors import CallError, CallTimeout, ConfigError, MalformedSource, Unavailable
 from toolyard.parsing import parse_json
+from toolyard.schema.common_options import HTTP_TOKEN
 
 _FIELD = re.compile(r"[\x21-\x7e](?:[\x20-\x7e\t]*[\x21-\x7e])?")
-_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _COOKIE = re.compile(r"[!#-+\x2d-:<-\[\]-~]*")
 
 
@@ -71,7 +71,7 @@ class ApiKeyCredential(Credential):
         super().__init__(origin)
         if where not in ("header", "query", "cookie"):
             raise ConfigError(f"an API key goes into the header, query or cookie, not {where!r}")
-        if not name or (where != "query" and not _TOKEN.fullmatch(name)):
+        if not name or (where != "query" and not HTTP_TOKEN.fullmatch(name)):
             raise ConfigError(f"{name!r} is no name for an API key in the {where}")
         self._where = where
         self._name = name

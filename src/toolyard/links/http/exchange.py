@@ -18,6 +18,7 @@ from toolyard.links.http.backend import EXCHANGE, AddressGuard, Exchange, Truste
 from toolyard.links.http.bodies import ACCEPTED, BodyError, DecodedBody, StreamedBody, TooLargeError, TruncatedError
 from toolyard.links.http.messages import FRAMING_HEADERS, SAFE_METHODS, Credential, Outgoing, make_timeout_error
 from toolyard.model.errors import CallError, CallTimeout, Effect, InvalidArguments, ToolFailed, Unavailable
+from toolyard.schema.common_options import HTTP_TOKEN
 
 CONNECT_SECONDS = 10.0
 MAX_HEADER_BYTES = 64 * 1024
@@ -26,7 +27,6 @@ MAX_REPEATS = 3
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _EXPECT_BODY = frozenset({"POST", "PUT", "PATCH"})
 
-_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _UNSENDABLE = re.compile("[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
 _DEFAULTS = (("accept", "*/*"), ("accept-encoding", ACCEPTED), ("user-agent", f"toolyard/{VERSION}"))
 
@@ -65,7 +65,7 @@ class RedirectingRequest:
         self.connect_seconds = min(outgoing.connect_seconds or CONNECT_SECONDS, CONNECT_SECONDS)
         self.exchange = Exchange()
         self.method = outgoing.method
-        if not _TOKEN.fullmatch(outgoing.method) or outgoing.method.upper() == "CONNECT":
+        if not HTTP_TOKEN.fullmatch(outgoing.method) or outgoing.method.upper() == "CONNECT":
             raise InvalidArguments("the request's method is invalid or not allowed")
         self._headers = _check_headers(outgoing.headers)
         self.target = self._strip_credential(read_url(outgoing.url))
@@ -333,7 +333,7 @@ def _explain_protocol_error(error: Exception, request: RedirectingRequest) -> Ca
 def _check_headers(headers: tuple[tuple[str, str], ...]) -> list[tuple[str, str]]:
     """Check the headers and add the defaults; `InvalidArguments` names an invalid one without showing its value."""
     for name, value in headers:
-        if not _TOKEN.fullmatch(name):
+        if not HTTP_TOKEN.fullmatch(name):
             raise InvalidArguments("the name of a header contains invalid characters")
         if name.lower() in FRAMING_HEADERS:
             raise InvalidArguments(f"the header {name!r} is not the caller's to set")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -14,7 +13,7 @@ from typing_extensions import TypedDict
 from toolyard.links.http.addresses import read_base_url, read_url
 from toolyard.model.errors import ConfigError
 from toolyard.model.names import find_similar
-from toolyard.schema.common_options import check_headers, read_trust
+from toolyard.schema.common_options import HEADER_TEXT, check_headers, read_trust
 from toolyard.schema.options import Text, check_keys, locate_file, option_type, read_value
 from toolyard.words.redactor import find_credentials
 
@@ -27,7 +26,6 @@ _BASE_URLS = {
     "ollama": "http://localhost:11434",
     "anthropic": "https://api.anthropic.com",
 }
-_FIELD = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
 _MIN_SECRET = 6
 """Shortest header value, in characters, that is treated as a secret."""
 _ONLY_OVER_HTTP = ("base_url", "api_key", "headers", "verify", "ca")
@@ -45,7 +43,7 @@ def _locate_model(value: Any, base: Path) -> Any:
 
 
 def _check_field(value: str | None, where: str) -> str | None:
-    if value is not None and not _FIELD.fullmatch(value):
+    if value is not None and not HEADER_TEXT.fullmatch(value):
         raise ConfigError(f"{where}: must be text that fits into a header: ASCII, no line breaks")
     return value
 

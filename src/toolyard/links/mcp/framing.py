@@ -13,6 +13,7 @@ from toolyard.model.errors import InvalidArguments
 from toolyard.model.json_schema import nests_deeper
 from toolyard.parsing.json_text import has_costly_integers, json_decoder
 from toolyard.parsing.lines import EDGE
+from toolyard.schema.common_options import HTTP_TOKEN
 
 Id = int | float | str | None
 Headers = tuple[tuple[str, str], ...]
@@ -22,8 +23,6 @@ INITIALIZED = encode_notification("notifications/initialized")
 _DIGITS = 18
 _HEAD = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,18})\s*[,}]')
 _TAIL = re.compile(rb'"id"\s*:\s*(\d{1,18})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
-
-_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 class UnreadableError(Exception):
@@ -154,6 +153,6 @@ def mirrored_headers(mirrored: Iterable[tuple[str, str]], arguments: dict[str, A
     found = []
     for path, name in mirrored:
         text = header_text(arguments[path] if path in arguments else value_at(arguments, path.split(".")))
-        if text is not None and _TOKEN.fullmatch(name):
+        if text is not None and HTTP_TOKEN.fullmatch(name):
             found.append((f"mcp-param-{name}", encode_header(text)))
     return tuple(found)
