@@ -69,6 +69,17 @@ def test_a_credential_goes_where_the_operator_said_that_tools_are(echo, auth, wh
         assert not ask(engine).is_error and where(last(echo))
 
 
+def test_a_refusal_says_of_a_credential_that_was_not_sent_how_it_would_be(echo):
+    echo.answer = lambda got: (401, "text/plain", b"no")
+    options = {"auth": BEARER, "allow_networks": ["127.0.0.0/8"]}
+    with engine_for(tool_at(echo, named=()), **options) as engine:
+        assert f"has to say that it is for {echo.url}, by `origin`" in ask(engine).error_info.hint
+    with engine_for(tool_at(echo, named=()), **{**options, "auth": None}) as engine:
+        assert "no credential was sent: the operator sets the variable" in ask(engine).error_info.hint
+    with engine_for(tool_at(echo), **options) as engine:
+        assert "is refused" in ask(engine).error_info.hint
+
+
 def test_a_credential_never_goes_where_only_a_specification_says(echo, other):
     options = {"auth": BEARER, "headers": {"X-Mine": SECRET}, "allow_networks": ["127.0.0.0/8"]}
     for tool in (tool_at(echo, named=()), tool_at(echo, named=other.named), tool_at(echo, named=("127.0.0.1",))):

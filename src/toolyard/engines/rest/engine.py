@@ -59,9 +59,11 @@ def _make_client(reach: Mapping[str, Any], tls: Mapping[str, Any], max_bytes: in
 class ChosenCredentials:
     """The credentials chosen for a call."""
 
-    __slots__ = ("credential", "named", "unplaced")
+    __slots__ = ("credential", "named", "unplaced", "withheld")
 
-    def __init__(self, entries: Sequence[AuthEntry], origin: str) -> None:
+    def __init__(self, entries: Sequence[AuthEntry], origin: str, *, withheld: bool = False) -> None:
+        self.withheld = withheld
+        """True if others are not sent, because neither they nor the operator name this origin."""
         self.credential: Credential | None = join_credentials(entries, origin)
         self.named = tuple(name for entry in entries for name in entry.named)
         self.unplaced = any(entry.origin is None for entry in entries)
@@ -92,7 +94,8 @@ def choose_credentials(
     for entry in everything:
         if entry.scheme is None:
             slots.setdefault(entry.slot, entry)
-    return ChosenCredentials(list(slots.values()), operation.origin)
+    withheld = not operation.trusted and any(entry.origin is None for entry in (*own, *shared))
+    return ChosenCredentials(list(slots.values()), operation.origin, withheld=withheld)
 
 
 def _meet_alternative(
@@ -368,7 +371,7 @@ class RESTToolEngine(OutwardEngine):
         else:
             self._breaker.record_success(sent.operation.origin)
         secrets = (*sent.chosen.secrets, *self._header_secrets)
-        return read_answer(incoming, sent.operation, secrets, time.time())
+        return read_answer(incoming, sent.operation, secrets, time.time(), withheld=sent.chosen.withheld)
 
     def _count_failure(self, sent: _SentRequest, error: CallError) -> None:
         """Count an error that suggests that the server is in trouble."""

@@ -211,10 +211,12 @@ _UNTYPED = frozenset({"", "text/plain", "application/octet-stream", "binary/octe
 _MESSAGE_KEYS = ("message", "detail", "error_description", "title", "error", "reason", "description")
 
 
-def read_answer(incoming: Incoming, operation: RestOperation, secrets: Sequence[str], clock: float) -> Any:
+def read_answer(
+    incoming: Incoming, operation: RestOperation, secrets: Sequence[str], clock: float, *, withheld: bool = False
+) -> Any:
     """The value; raises the error that the status or an unreadable body stands for."""
     if not _OK <= incoming.status < _REDIRECT:
-        raise make_error(incoming, operation, secrets, clock)
+        raise make_error(incoming, operation, secrets, clock, withheld=withheld)
     body = incoming.body
     if not body or operation.method == "HEAD":
         return None
@@ -272,8 +274,13 @@ def _unreadable_answer(
     )
 
 
-def make_error(incoming: Incoming, operation: RestOperation, secrets: Sequence[str], clock: float) -> CallError:
-    """The error for an unsuccessful status; `clock` is the time of day, for dates in the response."""
+def make_error(
+    incoming: Incoming, operation: RestOperation, secrets: Sequence[str], clock: float, *, withheld: bool = False
+) -> CallError:
+    """The error for an unsuccessful status; `clock` is the time of day, for dates in the response.
+
+    `withheld`: there are credentials, but nobody except the document says that they are for this origin.
+    """
     status = incoming.status
     redactor = Redactor(secrets)
     details = _error_details(incoming, redactor)
@@ -285,7 +292,12 @@ def make_error(incoming: Incoming, operation: RestOperation, secrets: Sequence[s
     if status in RETRYABLE:
         after = retry_after(incoming.header("retry-after"), clock)
         return Unavailable(message, effect=effect, retry_after=after, details=details)
-    hint = _refusal_hint(operation.binding, redactor, bool(secrets)) if status in _REFUSALS else None
+    hint = None
+    if status in _REFUSALS and withheld and not secrets:
+        hint = f"no credential was sent: the operator has to say that it is for {operation.origin}, "
+        hint += "by `origin` in `auth` or by the base URL of the source"
+    elif status in _REFUSALS:
+        hint = _refusal_hint(operation.binding, redactor, bool(secrets))
     return ToolFailed(message, effect=effect, retryable=False, hint=hint, details=details)
 
 
