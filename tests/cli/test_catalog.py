@@ -363,3 +363,13 @@ def test_the_first_bad_entry_says_how_to_see_the_rest_or_go_on_without(capsys, t
     (tmp_path / "bad.json").write_text('[{"name": "a", "parameters": {"type": "strng"}}, {"name": "b"}]')
     code, _, err = output(capsys, "tools", "bad.json")
     assert code == 2 and "unknown type 'strng'" in err and "`toolyard check` lists all" in err and "--skip-bad" in err
+
+
+def test_a_source_that_fails_says_how_to_go_on_without_and_the_only_file_does_not(capsys, tmp_path):
+    inline = "{type: inline, namespace: n, tools: [{name: a}]}"
+    (tmp_path / "two.yaml").write_text(f"tools: [{{type: file, path: away.json}}, {inline}]")
+    for verb in (["tools"], ["call", "n::a"]):
+        code, _, err = output(capsys, *verb, "-c", "two.yaml")
+        assert code == 2 and "away.json: no such file" in err and "with --skip-bad a verb goes on without it" in err
+    assert "--skip-bad" not in output(capsys, "tools", "-c", "away.json")[2]
+    assert "--skip-bad" not in output(capsys, "add", "away.json")[2], "which takes no such option"

@@ -6,17 +6,18 @@ import os
 import sys
 import textwrap
 from collections.abc import Sequence
+from inspect import signature
 from io import StringIO
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from cyclopts import App, CycloptsError, MissingArgumentError, Parameter, UnusedCliTokensError
+from cyclopts import App, CycloptsError, MissingArgumentError, Parameter, UnknownOptionError, UnusedCliTokensError
 
 from toolyard.cli.options import OUTPUT, VerbOptions, YardOptions, describe_unused, name_file
 from toolyard.cli.output import NotFoundError, fail, prepare_streams, print_either, set_verbosity, warn
 from toolyard.constants import VERSION
 from toolyard.model.errors import (
     CallError,
-    MalformedSource,
+    SourceError,
     ToolyardError,
     UnknownApprovalError,
     UnknownEntryError,
@@ -181,6 +182,8 @@ def _describe_usage(error: CycloptsError) -> CycloptsError:
         return CycloptsError(describe_unused(app, error))
     if isinstance(error, MissingArgumentError) and error.argument is not None:
         return CycloptsError(f"`{verb}` needs {error.argument.name}; see `{verb} --help`")
+    if isinstance(error, UnknownOptionError):
+        return CycloptsError(f"{str(error).removesuffix('.')}; see `{verb} --help`")
     return error
 
 
@@ -211,7 +214,9 @@ def run(arguments: Sequence[str]) -> int:
         return 2
     except ToolyardError as error:
         fail(error, as_json=as_json, config=config)
-        if isinstance(error, MalformedSource) and ": tool '" in str(error) and "--skip-bad" not in arguments:
+        # If the file that was named is itself what fails, nothing would be left.
+        of_many = isinstance(error, SourceError) and not str(error).startswith(f"{config}: ")
+        if of_many and "skip_bad" in signature(command).parameters and "--skip-bad" not in arguments:
             warn("`toolyard check` lists all that is wrong; with --skip-bad a verb goes on without it")
         return 1 if isinstance(error, _NOT_FOUND) else 2
     except BrokenPipeError:
