@@ -193,6 +193,20 @@ def test_a_hangup_loads_the_sources_again(tmp_path):
         until(lambda: len(server.ask("/v1/tools")[1]) == 2)
 
 
+def test_a_hangup_after_a_change_of_the_config_says_that_this_needs_a_restart(tmp_path):
+    (tmp_path / "tools.yaml").write_text("x: [{name: one}]")
+    (tmp_path / "yard.yaml").write_text("tools: [{type: file, path: tools.yaml}]")
+    with served(tmp_path, "yard.yaml", "--port", "0") as server:
+        for names, config in (("one}, {name: two", ""), ("three", "# changed")):
+            (tmp_path / "tools.yaml").write_text(f"x: [{{name: {names}}}]")
+            with (tmp_path / "yard.yaml").open("a") as file:
+                file.write(config)
+            os.kill(server.pid, signal.SIGHUP)
+            assert until(lambda last=names[-3:]: last in str(server.ask("/v1/tools")[1]))
+        _, err = server.stop()
+    assert err.count("restart to use it") == 1
+
+
 def test_a_hangup_during_the_start_does_not_end_it_and_is_heeded_afterwards(tmp_path):
     (tmp_path / "desk.py").write_text(
         "import os, signal\nfrom pathlib import Path\n\n\ndef look() -> int:\n    return 1\n\n\n"

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
 from types import FrameType
 from typing import Any, cast
 
@@ -71,6 +72,7 @@ def serve(
             ready=lambda: ready(address, write_banner(service, address.url)),
             hangups=hangups,
             lifeline=lifeline,
+            has_new_config=_follow_config(config),
         )
         try:
             server.run([listener])
@@ -92,6 +94,20 @@ def _collect_hangups() -> Iterator[list[int]]:
         yield noted
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+def _follow_config(config: Config) -> Callable[[], bool]:
+    """A function that says whether the config file has changed since; False for a source that is served without one."""
+    path, is_source = Path(config.where), any(loader.where == config.where for loader in config.loaders)
+
+    def read_stamp() -> tuple[int, int] | None:
+        with contextlib.suppress(OSError):
+            found = path.stat()
+            return None if is_source else (found.st_mtime_ns, found.st_size)
+        return None
+
+    before = read_stamp()
+    return lambda: read_stamp() != before
 
 
 def check_exposure(service: Service, address: Address) -> None:
@@ -136,12 +152,14 @@ class Server(uvicorn.Server):
         ready: Callable[[], None],
         hangups: list[int],
         lifeline: socket.socket | None = None,
+        has_new_config: Callable[[], bool] = lambda: False,
     ) -> None:
         super().__init__(config)
         self._service = service
         self._ready = ready
         self._lifeline = lifeline
         self._hangups = hangups
+        self._has_new_config = has_new_config
         self._reloading: asyncio.Task[None] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -168,6 +186,8 @@ class Server(uvicorn.Server):
         """Start a reload if SIGHUP was received. uvicorn calls this ten times a second."""
         if self._hangups and (self._reloading is None or self._reloading.done()):
             self._hangups.clear()
+            if self._has_new_config():
+                _log.warning("the config file has changed since the start, and is only read then; restart to use it")
             self._reloading = asyncio.create_task(reload_sources(self._service.loaded))
         return await super().on_tick(counter)
 
