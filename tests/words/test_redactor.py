@@ -89,6 +89,12 @@ def test_the_newline_at_the_end_of_a_secret_file_does_not_matter():
         ("postgres://bob:s3cr3t@db/x", "postgres://bob:[redacted]@db/x"),
         ("redis://:s3@cr3t@db", "redis://:[redacted]@db"),
         ("http://host:8080/a@b", "http://host:8080/a@b"),
+        ("//bob:s3cr3t@host/x", "//bob:[redacted]@host/x"),
+        ("https://abcdefghij0123456789@host/x", "https://[redacted]@host/x"),
+        (
+            "ssh://git@host/x https://host?mail=some.body.else@host",
+            "ssh://git@host/x https://host?mail=some.body.else@host",
+        ),
         ("jwt eyJhbGciOi.eyJzdWIi.c2ln!", "jwt [redacted]!"),
         ("/q?api_key=123&x=1", "/q?api_key=[redacted]&x=1"),
         ("DB_PASSWORD='x y'", "DB_PASSWORD='[redacted] y'"),
@@ -248,7 +254,21 @@ def test_secrets_added_from_many_threads_are_all_known():
 
 HOSTILE = [
     *("bearer ", "bearer a", "basic ", "basic a", "sk-", "sk-a ", "ghp_", "xoxb-", "AKIA", "github_pat_"),
-    *("://", "://a:", "://a:b@", "://a:b", "eyJ", "eyJaaaa.", "eyJaaaa.a", "password=", 'password":"', "token'"),
+    *(
+        "//",
+        "//a",
+        "//aaaaaaaaaaaaaaaa@",
+        "://",
+        "://a:",
+        "://a:b@",
+        "://a:b",
+        "eyJ",
+        "eyJaaaa.",
+        "eyJaaaa.a",
+        "password=",
+        'password":"',
+        "token'",
+    ),
     *("authorization: ", 'cookie:"', "api-key:'", "api-key:      ", "-----BEGIN PRIVATE KEY-----"),
     *("-----END PRIVATE KEY-----", "-----BEGIN ", "a", " ", ":", "=", "hunter2", "hunter22", "\n"),
 ]

@@ -50,7 +50,9 @@ _SHAPES: tuple[tuple[str, str], ...] = (
     ("xox", r"(?<![A-Za-z0-9])xox[a-z]-[\w-]{6,}+"),
     ("akia", r"(?<![A-Za-z0-9])AKIA[0-9A-Z]{12,}+"),
     ("asia", r"(?<![A-Za-z0-9])ASIA[0-9A-Z]{12,}+"),
-    ("://", r"://[^\s/:@]*+:([^\s/]+)@"),
+    ("//", r"//[^\s/:@]*+:([^\s/]+)@"),
+    # A token as the user, without a password; names of people and of database roles are shorter.
+    ("//", r"//([^\s/:@?#]{16,}+)@"),
     ("eyj", r"(?<![\w-])eyJ[\w-]{4,}+\.[\w-]{4,}+(?:\.[\w-]*+)?"),
     (
         "private key-----",
