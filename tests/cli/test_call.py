@@ -1,8 +1,10 @@
 """`toolyard call`: the words of a command as arguments, and what is printed of the result."""
 
 import json
+import sys
 
 import pytest
+from links.mcp.conftest import SERVERS
 from warm_python import warm_toolyard
 
 from cli.running import as_json, output
@@ -100,3 +102,24 @@ def test_a_tool_that_fails_says_where_if_one_wants_to_know(capsys, caplog, tmp_p
     (tmp_path / "mine.py").write_text("def halve(n: int) -> int:\n    return n // 0\n")
     assert output(capsys, "call", "mine.py", "halve", "n=1")[0] == 1 and "mine.py:2" not in caplog.text
     assert output(capsys, "call", "mine.py", "halve", "n=1", "-v")[0] == 1 and "mine.py:2 halve" in caplog.text
+
+
+@pytest.mark.process
+def test_a_call_of_one_servers_tool_starts_no_other_server_unless_the_config_may_need_it(capsys, tmp_path):
+    mark = f"import pathlib; pathlib.Path({str(tmp_path / 'begun')!r}).touch()"
+    servers = [
+        {
+            "type": "mcp",
+            "command": sys.executable,
+            "args": [str(SERVERS / "raw_stdio.py"), "plain"],
+            "namespace": "one",
+        },
+        {"type": "mcp", "command": sys.executable, "args": ["-c", mark], "namespace": "other"},
+    ]
+    config, begun = {"tools": servers}, tmp_path / "begun"
+    (tmp_path / "two.json").write_text(json.dumps(config))
+    assert as_json(capsys, "call", "one::echo", "text=hi", "-c", "two.json")[1]["result"] == "hi"
+    assert not begun.exists()
+    (tmp_path / "two.json").write_text(json.dumps({**config, "policy": {"rules": [{"deny": "other::*"}]}}))
+    assert as_json(capsys, "call", "one::echo", "text=hi", "-c", "two.json")[1]["result"] == "hi"
+    assert begun.exists()

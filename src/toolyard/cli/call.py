@@ -99,7 +99,8 @@ def call(
     """Call a tool and print its result; exits 1 if the call failed, 3 if it must be approved first."""
     given = _read_arguments(arguments)
     approver = ask_at_terminal if wait is None and sys.stdin.isatty() and sys.stderr.isatty() else None
-    with open_yard(options.config, skip_bad=skip_bad, durable=session is not None, approver=approver) as yard:
+    stored = session is not None
+    with open_yard(options.config, skip_bad=skip_bad, durable=stored, approver=approver, tool=name) as yard:
         called = read_wire_call(yard.tool_registry.snapshot, ToolCall(name))
         request = replace(called, arguments=_decode_values(given, yard.tool_registry, called.name))
         engine, session_id = yard.tool_engine, session or f"call-{uuid4().hex}"

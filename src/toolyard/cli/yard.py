@@ -13,9 +13,10 @@ import msgspec
 from toolyard.app.blocks import MEMORY, SessionsBlock
 from toolyard.app.config import Config, read_anything
 from toolyard.app.toolyard import Toolyard, build_parts, build_registry, make_sessions, survey
-from toolyard.calls.policy import Approver, Policy
+from toolyard.calls.policy import Approver, Policy, PolicyOptions
 from toolyard.cli.options import DEFAULT_CONFIG
 from toolyard.cli.output import NotFoundError, counted, describe_missing, warn, working, write_command
+from toolyard.constants import TOOL_DEFAULT_NAMESPACE, TOOL_NAMESPACE_SEP
 from toolyard.engines.python import PythonToolEngine
 from toolyard.model.errors import ConfigError, UnknownSessionError
 from toolyard.model.report import LoadReport
@@ -58,11 +59,17 @@ def open_registry(config: Path | None, *, skip_bad: bool = False) -> ToolRegistr
 
 @contextmanager
 def open_yard(
-    config: Path | None, *, skip_bad: bool = False, durable: bool = False, approver: Approver | None = None
+    config: Path | None,
+    *,
+    skip_bad: bool = False,
+    durable: bool = False,
+    approver: Approver | None = None,
+    tool: str = "",
 ) -> Iterator[Toolyard]:
     """The yard that a command works on; with `durable`, sessions are stored even if the config has no store.
 
-    The same applies if calls may have to wait for approval.
+    The same applies if calls may have to wait for approval. If only one `tool` is needed, servers of others may be left
+    out.
     """
     with working("loading tools"):
         path, read = read_named(config)
@@ -72,12 +79,30 @@ def open_yard(
             yard = Toolyard(registry, PythonToolEngine(registry, sessions=sessions))
         else:
             durable = durable or Policy.from_options(read.policy).asks
-            wired = msgspec.structs.replace(read, sessions=_default_sessions(read, path, durable))
+            wired = msgspec.structs.replace(_keep_servers(read, tool), sessions=_default_sessions(read, path, durable))
             registry, engine, report = build_parts(wired, approver, lenient=skip_bad)
             _warn_of_rejected(report, path)
             yard = Toolyard(registry, engine)
     with yard:
         yield yard
+
+
+def _keep_servers(config: Config, tool: str) -> Config:
+    """The config without MCP servers whose namespace is not the tool's, which would only be waited for.
+
+    All stay if the tool is not certain to be of a server, or if another part of the config depends on all tools.
+    """
+    namespace, qualified, _ = tool.partition(TOOL_NAMESPACE_SEP)
+    spaces = [
+        entry.options.get("namespace", TOOL_DEFAULT_NAMESPACE) if entry.type == "mcp" else None
+        for entry in config.loaders
+    ]
+    if not qualified or namespace not in spaces:
+        return config
+    if config.enrichments or config.engines or config.policy != PolicyOptions():
+        return config
+    kept = [entry for entry, space in zip(config.loaders, spaces, strict=True) if space in (namespace, None)]
+    return msgspec.structs.replace(config, loaders=kept)
 
 
 def choose_owner(
