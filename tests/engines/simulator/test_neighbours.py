@@ -230,3 +230,36 @@ def test_a_list_says_what_things_are_called_by_that_are_asked_for_by_a_bare_key(
     )
     made = ask(engine, "make", title="First")
     assert ask(engine, "every")["items"] == [{"ContactKey": str(made["id"]), "title": "First"}]
+
+
+def test_verbs_in_paths_are_no_part_of_what_is_made_and_shown():
+    engine = played(
+        operation("make", "POST", "/events/add", THING, an_object(title=TEXT)),
+        operation("show", "GET", "/events/view/{eventId}", THING),
+        operation("every", "GET", "/events", {"type": "array", "items": THING}),
+        operation("change", "POST", "/events/edit/{eventId}", THING, an_object(title=TEXT)),
+        operation("drop", "POST", "/events/delete/{eventId}", {}),
+        operation("tag", "POST", "/api/add/tag", THING, an_object(title=TEXT)),
+        operation("show_tag", "GET", "/api/get/tag/{id}", THING),
+        operation("note", "POST", "/notes/add/{eventId}", THING, an_object(title=TEXT)),
+        operation("show_note", "GET", "/notes/view/{id}", THING),
+    )
+    made = ask(engine, "make", title="First")
+    event = {"eventId": str(made["id"])}
+    assert ask(engine, "show", **event) == made
+    assert ask(engine, "every") == [made]
+    assert ask(engine, "change", title="Second", **event)["title"] == "Second"
+    assert ask(engine, "show", **event)["title"] == "Second"
+    ask(engine, "drop", **event)
+    assert refused(engine, "show", **event)
+    assert ask(engine, "every") == []
+    tag, note = ask(engine, "tag", title="Urgent"), ask(engine, "note", eventId="7", title="Seen")
+    assert ask(engine, "show_tag", id=str(tag["id"])) == tag
+    assert ask(engine, "show_note", id=str(note["id"])) == note
+
+
+def test_a_single_verb_in_a_path_may_be_the_name_of_a_thing():
+    show = operation("show", "GET", "/users/{user}/view/{viewId}", THING)
+    simulator = Simulator()
+    simulator.use_tools([show])
+    assert simulator.profile(show).role.noun == "view"

@@ -19,6 +19,7 @@ from toolyard.engines.simulator.roles import (
     GENERIC_NOUNS,
     NO_NEIGHBOURS,
     Neighbours,
+    drop_verb,
     noun_of,
     nouns_of,
     own_names,
@@ -234,7 +235,8 @@ class Profile:
         self.is_free = is_any_object(self.values.root)
         """True if the result may be any object."""
         root = None if self.is_free else self.values.root
-        noun = noun_of(tool.binding.path.split("/")) if isinstance(tool.binding, RestBinding) else ""
+        rest = tool.binding if isinstance(tool.binding, RestBinding) else None
+        noun = "" if rest is None else noun_of(drop_verb(tool, rest, neighbours.spoken).path.split("/"))
         self.role = role_of(tool, lists=root is not None and _is_list(root, noun), neighbours=neighbours)
         noun = self.role.noun
         self.list_path: AnswerPath | None = None if root is None else find_list(root, noun)
@@ -475,10 +477,7 @@ _CREDENTIALS = frozenset(("apikey", "accesstoken", "authtoken", "token", "author
 
 def _find_call_arguments(tool: Tool) -> frozenset[str]:
     """Arguments about the call itself, such as credentials."""
-    properties = tool.parameters.get("properties")
-    found = (
-        {name for name in properties if plain_letters(name) in _CREDENTIALS} if isinstance(properties, dict) else set()
-    )
+    found = {name for name in tool.parameters.get("properties") or () if plain_letters(name) in _CREDENTIALS}
     binding = tool.binding
     if isinstance(binding, RestBinding):
         places = ("header", "cookie") if binding.body is None else ("header", "cookie", "query")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -35,16 +35,19 @@ _NOUN_LIKE_VERBS = frozenset(
 )
 _NOUN_LIKE_VERBS |= {"archive", "pay", "run", "transfer", "merge"}
 """Verbs that also begin names of entities: `/merge_requests`, `/pay-runs`."""
+_PATH_VERBS = {"create": "post", "get": "get", "update": "patch", "delete": "delete"}
+"""The methods that verbs in paths stand for: `/events/view/{id}`, `/get/domain/{id}`."""
 _PARAMETER = re.compile(r"\{([^{}]+)\}")
 _ODATA_KEY = re.compile(r"\(('?)(\{[^{}]+\})\1\)")
 """A key in OData's syntax: `/Products({id})`."""
 
 
 class Neighbours(msgspec.Struct, frozen=True):
-    """Related tools: by kind, the tool that shows one entity, and the kinds that can be changed."""
+    """Related tools: by kind, the tool that shows one entity; kinds that can be changed; fronts of paths to verbs."""
 
     readers: Mapping[str, Tool] = {}
     changed: Collection[str] = ()
+    spoken: Collection[str] = ()
 
 
 NO_NEIGHBOURS = Neighbours()
@@ -54,15 +57,42 @@ def find_neighbours(tools: Iterable[Tool]) -> Neighbours:
     """The neighbours that the paths of these tools imply."""
     readers: dict[str, Tool] = {}
     changed: set[str] = set()
-    for tool in tools:
-        parts = _split_path(tool.binding.path) if isinstance(tool.binding, RestBinding) else []
-        if isinstance(tool.binding, RestBinding) and parts and parts[-1].endswith("}"):
+    bound = [(tool, tool.binding) for tool in tools if isinstance(tool.binding, RestBinding)]
+    fronts = {front for tool, binding in bound for front in _fronts_of_verbs(tool, binding.path)}
+    # One verb alone may be a thing: `/users/{id}/view/{view}`. Beside another one it is a verb.
+    beside = Counter(front.rpartition("/")[0] for front in fronts)
+    spoken = frozenset(front for front in fronts if beside[front.rpartition("/")[0]] > 1)
+    for tool, given in bound:
+        binding = drop_verb(tool, given, spoken)
+        parts = _split_path(binding.path)
+        if parts and parts[-1].endswith("}"):
             kind = _full_kind(tool, _collection_of(parts[:-1], {})[0])
-            if tool.binding.method.upper() == "GET":
+            if binding.method.upper() == "GET":
                 readers.setdefault(kind, tool)
             else:
                 changed.add(kind)
-    return Neighbours(readers, changed)
+    return Neighbours(readers, changed, spoken)
+
+
+def _fronts_of_verbs(tool: Tool, path: str) -> Iterator[str]:
+    """The beginnings of a path, as kinds, that end in a verb."""
+    parts = _split_path(path)
+    for at, part in enumerate(parts):
+        if CRUD_BY_VERB.get(part) in _PATH_VERBS and part not in _NOUN_LIKE_VERBS:
+            yield _full_kind(tool, _collection_of(parts[: at + 1], {})[0])
+
+
+def drop_verb(tool: Tool, binding: RestBinding, spoken: Collection[str]) -> RestBinding:
+    """The binding without the verb before the last part of its path, if it has one, but with the method for it."""
+    front = next((front for front in _fronts_of_verbs(tool, binding.path) if front in spoken), "")
+    parts, at = _split_path(binding.path), front.removeprefix(_full_kind(tool, "")).count("/") - 1
+    if not front or at + 1 >= len(parts):
+        return binding
+    method = _PATH_VERBS[CRUD_BY_VERB[parts[at]]]
+    rest = [*parts[:at], *parts[at + 1 :]]
+    if method == "post" and rest[-1].endswith("}"):
+        rest.pop()  # what it is added to: `/attributes/add/{event}`
+    return msgspec.structs.replace(binding, method=method, path="/" + "/".join(rest))
 
 
 def _split_path(path: str) -> list[str]:
@@ -98,9 +128,8 @@ def nouns_of(noun: str) -> tuple[str, ...]:
 
 def role_of(tool: Tool, *, lists: bool, neighbours: Neighbours = NO_NEIGHBOURS) -> Role:
     """The role of a tool; `lists` is true if its result contains a list of objects."""
-    binding = tool.binding
-    if isinstance(binding, RestBinding):
-        role = _role_by_path(tool, binding, lists, neighbours)
+    if isinstance(tool.binding, RestBinding):
+        role = _role_by_path(tool, drop_verb(tool, tool.binding, neighbours.spoken), lists, neighbours)
     else:
         role = _role_by_name(tool, tool.name, "", lists)
     writes = tool.effects is Effects.WRITE or role.verb in ("create", "act")
@@ -141,7 +170,7 @@ def _role_by_path(tool: Tool, binding: RestBinding, lists: bool, neighbours: Nei
     named = {item.name: item.argument for item in binding.parameters if item.location == "path"}
     last = _PARAMETER.findall(parts[-1]) if parts else []
     if not last:
-        return _role_by_last_word(tool, parts, lists, named, neighbours)
+        return _role_by_last_word(tool, binding, parts, lists, named, neighbours)
     after = parts[-1].rpartition("}")[2].lstrip(":.")
     front = parts[:-1]
     noun = noun_of(front) or plain_letters(last[-1])
@@ -205,11 +234,10 @@ def noun_of(parts: Iterable[str]) -> str:
 
 
 def _role_by_last_word(
-    tool: Tool, parts: list[str], lists: bool, named: Mapping[str, str], neighbours: Neighbours
+    tool: Tool, binding: RestBinding, parts: list[str], lists: bool, named: Mapping[str, str], neighbours: Neighbours
 ) -> Role:
     """The role for a path that ends in a word: a collection, or an action."""
     words = split_identifier(parts[-1]) if parts else []
-    binding: Any = tool.binding
     method = binding.method.lower()
     kind, scope = _collection_of(parts, named)
     spoken = [word for word in words if word in CRUD_BY_VERB]
