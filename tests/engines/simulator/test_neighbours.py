@@ -263,3 +263,15 @@ def test_a_single_verb_in_a_path_may_be_the_name_of_a_thing():
     simulator = Simulator()
     simulator.use_tools([show])
     assert simulator.profile(show).role.noun == "view"
+
+
+def test_a_change_of_several_adds_none():
+    engine = played(
+        operation("make", "POST", "/pets", THING, an_object(title=TEXT)),
+        operation("show", "GET", "/pets/{id}", THING),
+        operation("every", "GET", "/pets", {"type": "array", "items": THING}),
+        operation("change", "PATCH", "/pets", an_object(changed=WHOLE), an_object(ids={"type": "array"}, title=TEXT)),
+    )
+    made = ask(engine, "make", title="First")
+    ask(engine, "change", ids=[made["id"]], title="Second")
+    assert len(ask(engine, "every")) == 1

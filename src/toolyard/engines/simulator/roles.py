@@ -266,6 +266,8 @@ def _role_by_last_word(
     key = _find_key(tool, noun, loose=False) if method in ("put", "patch", "delete") else None
     if key is not None and key not in scope:
         return Role(CRUD_BY_METHOD.get(method, "none"), kind, noun, key, fields_of(key, noun), scope)
+    if _full_kind(tool, kind) in neighbours.readers:
+        return Role("act")  # it changes several: `PATCH /pets`
     return Role(CRUD_BY_METHOD.get(method, "none"), kind, noun, scope=scope, single=True)
 
 
