@@ -300,3 +300,16 @@ def test_what_is_sent_beside_the_attributes_is_not_taken_for_one_of_them():
     ]
     changed = ask(engine, "change", id=made["id"], data={"type": "actions"})["data"]
     assert (changed["type"], changed["attributes"]["type"]) == ("actions", "walk")
+
+
+def test_a_list_in_a_part_is_part_of_a_thing_though_both_end_in_the_same_word():
+    step = an_object(name=TEXT, image=TEXT, command=TEXT, timeout=WHOLE)
+    spec = an_object(entry=TEXT, templates={"type": "array", "items": step})
+    thing = an_object(kind=TEXT, metadata=an_object(name=TEXT, labels=an_object(team=TEXT)), spec=spec)
+    engine = played(
+        operation("make", "POST", "/workflow-templates", thing, an_object(template=thing)),
+        operation("show", "GET", "/workflow-templates/{name}", thing),
+    )
+    sent = {"kind": "w", "metadata": {"name": "a1", "labels": {"team": "x"}}, "spec": {"entry": "s", "templates": []}}
+    assert ask(engine, "make", template=sent) == sent
+    assert ask(engine, "show", name="a1") == sent

@@ -46,7 +46,6 @@ _CREATE_VERBS = frozenset(("create", "add", "insert", "register"))
 """Verbs that mean creation wherever they occur in a name: `get_or_create_user`."""
 _DEEPEST = 4
 
-
 ITEM = "[]"
 """In a path: the items of a list."""
 _RESULT_INFO = frozenset(
@@ -92,8 +91,9 @@ def find_entity(root: dict[str, Any], noun: str) -> AnswerPath | None:
             has_own_id(listed.properties, noun) and _is_envelope("data", listed.properties, contents)
         ):
             listed = None  # the `items` of an order are parts of it
-        if named is not None and path is not None and not _is_envelope("data", named.properties, contents):
-            named = None  # as are `relatedOrders`
+        inner = named is not None and named.names.index(ITEM) > 1 and plain_letters(named.names[0]) not in _WRAPPERS
+        if named is not None and path is not None and (inner or not _is_envelope("data", named.properties, contents)):
+            named = None  # as are `relatedOrders`, and the `templates` in a `spec`
         if named is not None or listed is not None:
             return named or listed
         alone = find_list(root, noun)
@@ -183,8 +183,7 @@ def find_list(
         if items is not None:
             inside = _open_envelopes(root, items, noun)
             if inside is not None:
-                names = (*path, ITEM, *inside.names)
-                listed = AnswerPath(names, inside.node, inside.properties)
+                listed = AnswerPath((*path, ITEM, *inside.names), inside.node, inside.properties)
                 found.append((_rank_path(path, noun, among), len(found), listed))
             continue
         properties = properties_of(root, node) if len(path) < 2 else None
