@@ -302,6 +302,17 @@ def test_what_is_sent_beside_the_attributes_is_not_taken_for_one_of_them():
     assert (changed["type"], changed["attributes"]["type"]) == ("actions", "walk")
 
 
+def test_an_object_that_covers_a_thing_is_the_thing_though_one_of_its_fields_has_that_name():
+    asset = an_object(inum=TEXT, document=TEXT, service=TEXT, revision=WHOLE)
+    engine = played(
+        operation("make", "POST", "/assets/upload", asset, an_object(document=asset, file=TEXT)),
+        operation("show", "GET", "/assets/{inum}", asset),
+    )
+    sent = {"inum": "a1", "document": "elm", "service": "heath", "revision": 5}
+    assert ask(engine, "make", document=sent, file="...") == sent
+    assert ask(engine, "show", inum="a1") == sent
+
+
 def test_a_list_in_a_part_is_part_of_a_thing_though_both_end_in_the_same_word():
     step = an_object(name=TEXT, image=TEXT, command=TEXT, timeout=WHOLE)
     spec = an_object(entry=TEXT, templates={"type": "array", "items": step})

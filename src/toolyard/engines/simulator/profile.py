@@ -425,12 +425,12 @@ class Profile:
         own = shown.get(letters) or ()
         inside = {plain_letters(inner): inner for inner in sent[name]}
         lifted = [plain for plain in inside if plain in shown and plain not in own]
-        # What has an id is another entity, unless it covers most of this one.
-        another = not inside.keys().isdisjoint(ID_NAMES) and 2 * len(lifted) <= len(shown)
-        if (letters in shown and not own) or another:
+        # What has an id, or the name of a scalar, is another entity, unless it covers most of this one.
+        another = (letters in shown and not own) or not inside.keys().isdisjoint(ID_NAMES)
+        if another and 2 * len(lifted) <= len(shown):
             return sent
-        if len(lifted) == len(inside) and letters not in shown:
-            return {**sent[name], **sent}
+        if len(lifted) == len(inside) and not own:
+            return {**sent[name], **sent, **({name: sent[name][name]} if name in sent[name] else {})}
         if 2 * len(lifted) < len(inside) or len(set(lifted) - COMMON_NAMES) < 2:
             return sent
         return {**{inside[plain]: sent[name][inside[plain]] for plain in lifted}, **sent}
