@@ -324,3 +324,13 @@ def test_a_list_in_a_part_is_part_of_a_thing_though_both_end_in_the_same_word():
     sent = {"kind": "w", "metadata": {"name": "a1", "labels": {"team": "x"}}, "spec": {"entry": "s", "templates": []}}
     assert ask(engine, "make", template=sent) == sent
     assert ask(engine, "show", name="a1") == sent
+
+
+def test_what_was_sent_is_shown_by_a_free_answer_though_the_outcome_had_a_field_of_that_name():
+    outcome = an_object(id=WHOLE, type={"type": "string", "enum": ["success", "error"]})
+    engine = played(
+        operation("make", "POST", "/maps", outcome, an_object(type=TEXT, target=TEXT)),
+        operation("show", "GET", "/maps/{id}", {"type": "object"}),
+    )
+    made = ask(engine, "make", type="sender", target="x")
+    assert ask(engine, "show", id=str(made["id"])) == {"id": made["id"], "type": "sender", "target": "x"}

@@ -416,7 +416,7 @@ class AnswerWriter:
         if path is None:
             self.store.write(number, known)
             if self.profile.is_free:
-                return self.fit_schema(known, arguments)
+                return self.fit_schema({**known, **self.store.read_hidden(number)}, arguments)
             return self.make_answer(arguments, {**known, **arguments}, whole=known)
         entity = self.make_entity(number, known, path, fresh)
         if not path.names:
