@@ -196,3 +196,19 @@ async def test_a_call_without_a_session_is_in_a_world_of_its_own():
 def test_a_world_that_is_none_is_refused(config, said):
     with pytest.raises(ConfigError, match=said):
         LMToolEngine(ToolRegistry(TOOLS), lm_config={"type": "schema", **config})
+
+
+def test_nothing_is_made_in_what_is_not_there_or_was_deleted():
+    tools = [*TOOLS, operation("drop_user", "DELETE", "/users/{user_gid}", {})]
+    with LMToolEngine(ToolRegistry(tools), lm_config={"type": "schema", "seed": 3, "world": {"entities": 4}}) as engine:
+        engine.setup("s")
+        assert refused(engine, "create_pet", user_gid="stranger", name="Rex").message == "there is no user 'stranger'"
+        user = ask(engine, "list_users")["data"][0]["gid"]
+        pet = ask(engine, "create_pet", user_gid=user, name="Rex")
+        ask(engine, "drop_user", user_gid=user)
+        for name, arguments in (
+            ("list_pets", {}),
+            ("get_pet", {"pet_id": str(pet["id"])}),
+            ("create_pet", {"name": "Tom"}),
+        ):
+            assert "was deleted" in refused(engine, name, user_gid=user, **arguments).message

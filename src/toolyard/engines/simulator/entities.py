@@ -74,6 +74,10 @@ class EntityStore:
         """The number of the entity with that handle, the latest of several; former handles are tried last."""
         return _find_entry(reversed(self._live_entries()), str(value), (*fields, ""))
 
+    def has_handle(self, value: Any) -> bool:
+        """True if an entity may be requested by that value, whatever the field."""
+        return any(str(value) in handles.values() for _, handles in self._live_entries())
+
     def is_gone(self, value: Any, fields: tuple[str, ...]) -> bool:
         """True if an entity with that handle has been removed."""
         return _find_entry(iter(self._index["gone"]), str(value), (*fields, "")) is not None

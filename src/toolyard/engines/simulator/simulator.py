@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from functools import cached_property
 from threading import Lock
-from typing import Any, TypeGuard
+from typing import Any
 
 import msgspec
 
@@ -18,8 +18,9 @@ from toolyard.engines.simulator.containers import spellings_of
 from toolyard.engines.simulator.draw import Draw, GaveUp, encode
 from toolyard.engines.simulator.entities import AnswerWriter, EntityStore, Fields, find_name, merge_fields, store_key
 from toolyard.engines.simulator.listing import ListingCall
+from toolyard.engines.simulator.patch import apply_patch, is_patch
 from toolyard.engines.simulator.profile import Profile, has_own_id
-from toolyard.engines.simulator.roles import Neighbours, Role, fields_of, find_neighbours
+from toolyard.engines.simulator.roles import Neighbours, fields_of, find_neighbours, noun_of
 from toolyard.engines.simulator.values import SchemaValues, SharedParts
 from toolyard.links.lm.config import WorldOptions
 from toolyard.model.errors import ConfigError, InvalidOutput, ToolFailed
@@ -60,6 +61,7 @@ class CrudCall:
         """The result of the call, after applying it to the session's entities."""
         role = self._profile.role
         scope = [arguments.get(name) for name in role.scope]
+        self._check_parents(scope)
         self._store = EntityStore(self._state, store_key(role.kind, scope))
         self._writer = AnswerWriter(self._profile, self._store, self._seed, scope)
         if role.verb == "create":
@@ -72,6 +74,21 @@ class CrudCall:
             return self._answer_other(arguments)
         return self._answer_one(arguments)
 
+    def _check_parents(self, scope: list[Any]) -> None:
+        """Raise an error if a parent was deleted or, in a closed world, never existed; a list is then empty."""
+        role = self._profile.role
+        outer = role.kind.split("/{}")
+        if len(outer) != len(scope) + 1:
+            return
+        for at, (name, given) in enumerate(zip(role.scope, scope, strict=True)):
+            kind = "/{}".join(outer[: at + 1])
+            store, noun = EntityStore(self._state, store_key(kind, scope[:at])), noun_of(kind.split("/")[1:])
+            fields = fields_of(name, noun)
+            gone = store.is_gone(given, fields) and store.find(given, fields) is None
+            closed = self._closed and store.is_written and role.verb != "list"
+            if gone or (closed and not store.has_handle(given)):
+                raise _absence_error(noun, given, gone=gone)
+
     def _answer_one(self, arguments: dict[str, Any]) -> Any:
         """Show, change or delete the requested entity."""
         role, store = self._profile.role, self._store
@@ -82,7 +99,7 @@ class CrudCall:
         gone = number is None and store.is_gone(key, fields)
         absent = number is None and self._closed and given is not None
         if (gone or absent) and role.verb != "replace":
-            raise _absence_error(role, given, gone=gone)
+            raise _absence_error(role.noun, given, gone=gone)
         if number is None and self._closed and role.verb == "get":
             return self._answer_other(arguments)
         if role.verb == "delete":
@@ -203,8 +220,8 @@ class CrudCall:
         return {"id" if role.key is None or profile.is_free else role.key: key}
 
 
-def _absence_error(role: Role, given: Any, *, gone: bool) -> ToolFailed:
-    name = f"{role.noun or 'such thing'}{'' if given is None else f' {given!r}'}"
+def _absence_error(noun: str, given: Any, *, gone: bool) -> ToolFailed:
+    name = f"{noun or 'such thing'}{'' if given is None else f' {given!r}'}"
     return ToolFailed(
         f"there is no {name}: it was deleted" if gone else f"there is no {name}",
         hint="it was removed earlier in this session" if gone else "list the existing ones, or create it",
@@ -429,72 +446,3 @@ def _names_of(store: EntityStore, profiles: list[Profile]) -> Iterator[str]:
         name = find_name(store.read(number), fields, store.kind)
         if name is not None:
             yield name
-
-
-_OPERATIONS = frozenset(("add", "replace", "remove", "move", "copy", "test"))
-_WRITING = frozenset(("add", "replace", "move", "copy"))
-_MOST_STEPS = 1000
-_LARGEST = 1024 * 1024
-"""Maximum bytes of JSON that a patch may copy, and of the entity after it."""
-
-
-def is_patch(body: Any) -> TypeGuard[list[dict[str, Any]]]:
-    """True if a body is a JSON Patch."""
-    return isinstance(body, list) and all(
-        isinstance(step, dict) and step.get("op") in _OPERATIONS and isinstance(step.get("path"), str) for step in body
-    )
-
-
-def apply_patch(fields: dict[str, Any], patch: list[dict[str, Any]]) -> dict[str, Any]:
-    """The patched entity. The spelling of names is ignored, and steps with a missing target have no effect."""
-    if len(patch) > _MOST_STEPS:
-        raise _excess_error(f"has more than {_MOST_STEPS} steps")
-    whole: dict[str, Any] = {"": copy_json(fields)}
-    doubled = 0
-    for step in patch:
-        operation, value = step["op"], copy_json(step.get("value"))
-        if operation in ("move", "copy"):
-            parent, key = _find_place(whole, str(step.get("from", "")))
-            value = parent[key] if _is_there(parent, key) else None
-        if operation == "copy":
-            # Measured before copying, since repeated copies grow exponentially.
-            doubled += len(encode(value))
-            if doubled > _LARGEST:
-                raise _excess_error(f"copies more than {_LARGEST} bytes")
-            value = copy_json(value)
-        if operation in ("move", "remove"):
-            parent, key = _find_place(whole, str(step.get("from", "")) if operation == "move" else step["path"])
-            if _is_there(parent, key):
-                del parent[key]
-        if operation in _WRITING:
-            parent, key = _find_place(whole, step["path"])
-            if isinstance(parent, list) and operation != "replace":
-                parent.insert(key, value)
-            elif isinstance(parent, dict) or _is_there(parent, key):
-                parent[key] = value
-    changed = whole.get("")
-    if doubled and len(encode(changed)) > _LARGEST:
-        raise _excess_error(f"copies until there are more than {_LARGEST} bytes")
-    return changed if isinstance(changed, dict) else fields
-
-
-def _excess_error(what: str) -> ToolFailed:
-    return ToolFailed(f"the patch {what}", hint="send the values themselves, or several patches", effect="none")
-
-
-def _find_place(whole: dict[str, Any], pointer: str) -> tuple[Any, Any]:
-    """The container that a pointer leads into, and the key or index there; None where it does not exist."""
-    node: Any = None
-    key: Any = None
-    for part in pointer.split("/"):
-        node = whole if node is None and key is None else node[key] if _is_there(node, key) else None
-        key = part.replace("~1", "/").replace("~0", "~")
-        if isinstance(node, list):
-            key = int(key) if key.isdecimal() and len(key) < 6 else len(node)
-        elif isinstance(node, dict):
-            key = next((name for name in node if plain_letters(name) == plain_letters(key)), key)
-    return node, key
-
-
-def _is_there(node: Any, key: Any) -> bool:
-    return key in node if isinstance(node, dict) else isinstance(node, list) and key < len(node)
