@@ -1,7 +1,10 @@
 """Lists in pages, searches by words, and things made several at a time: numbers are kept by code."""
 
 from engines.engine_support import ask
+from engines.simulator.test_neighbours import played
+from engines.simulator.test_profile import operation
 from toolyard import LMToolEngine, RestBinding, Tool, ToolRegistry
+from toolyard.engines.simulator import Simulator
 from toolyard.engines.simulator.roles import role_of
 
 TEXT, WHOLE = {"type": "string"}, {"type": "integer"}
@@ -118,3 +121,37 @@ def test_a_path_that_ends_in_batch_is_about_what_stands_before_it():
         for at, path in enumerate(("/labels", "/labels/batch"))
     )
     assert (one.kind, one.verb) == (many.kind, many.verb) == ("n/labels", "create")
+
+
+def test_an_array_of_names_lists_the_things_that_can_be_asked_for():
+    thing = an_object(id=TEXT, title=TEXT)
+    engine = played(
+        operation("make", "POST", "/networks", thing, an_object(id=TEXT, title=TEXT)),
+        operation("show", "GET", "/networks/{id}", thing),
+        operation("every", "GET", "/networks", {"type": "array", "items": TEXT}),
+        operation("drop", "DELETE", "/networks/{id}", {}),
+    )
+    made_up = ask(engine, "every")
+    assert made_up and all(ask(engine, "show", id=name)["id"] == name for name in made_up)
+    ask(engine, "make", id="west", title="First")
+    assert ask(engine, "every") == [*made_up, "west"]
+    ask(engine, "drop", id="west")
+    assert ask(engine, "every") == made_up
+
+
+def test_an_array_of_free_objects_lists_the_things_that_can_be_asked_for():
+    engine = played(
+        operation("make", "POST", "/assets", {"type": "object"}, an_object(title=TEXT)),
+        operation("show", "GET", "/assets/{id}", {"type": "object"}),
+        operation("every", "GET", "/assets", {"type": "array", "items": {"type": "object"}}),
+    )
+    made = ask(engine, "make", title="First")
+    assert ask(engine, "every") == [ask(engine, "show", id=str(made["id"]))]
+
+
+def test_an_array_of_arrays_lists_no_names():
+    rows = {"type": "array", "items": {"type": "array", "items": TEXT}}
+    tools = [operation("show", "GET", "/tables/{id}", an_object(id=TEXT)), operation("every", "GET", "/tables", rows)]
+    simulator = Simulator()
+    simulator.use_tools(tools)
+    assert simulator.profile(tools[1]).role.verb == "get"

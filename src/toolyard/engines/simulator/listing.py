@@ -9,9 +9,11 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from toolyard.engines.simulator.containers import spellings_of
 from toolyard.engines.simulator.draw import Draw, encode
-from toolyard.engines.simulator.entities import FIRST_ID, AnswerWriter, Fields
+from toolyard.engines.simulator.entities import AnswerWriter, Fields, find_name
 from toolyard.engines.simulator.profile import ITEM
+from toolyard.engines.simulator.values import item_node
 from toolyard.model.json_schema import copy_json
 from toolyard.words.identifiers import plain_letters
 
@@ -170,12 +172,23 @@ class ListingCall:
         path = profile.list_path
         if path is None:
             items = [store.read(number) for number in shown]
-            return writer.fit_schema({"items": items, "total": len(numbers)}, self._arguments)
+            ways = [{"items": items, "total": len(numbers)}, items, self._name_entities(shown)]
+            whole = next(filter(profile.values.check, ways if profile.is_free else ways[1:]), None)
+            return writer.fit_schema(whole, self._arguments)
         made = [writer.make_entity(number, store.read(number), path) for number in shown]
         whole = writer.wrap_entities(path, made, self._arguments, must=LIST_INFO)
         front = path.names[: path.names.index(ITEM)]
         pages.correct_counts(whole, front, (len(made), len(numbers)), profile.values.check)
         return whole
+
+    def _name_entities(self, numbers: list[int]) -> list[Any]:
+        """The names by which these entities are requested, as the list can show them."""
+        profile, store = self._writer.profile, self._writer.store
+        reader, root = profile.reader or profile, profile.values.root
+        check = profile.values.checker(item_node(root, root) or True)
+        names = [find_name(store.read(number), reader.role.fields, store.kind) for number in numbers]
+        found = [next(filter(check, spellings_of(name)), None) for name in names if name is not None]
+        return [name for name in found if name is not None]
 
     def _find_matches(self) -> list[int]:
         """Entities whose fields do not contradict the arguments."""
@@ -204,7 +217,7 @@ class ListingCall:
         made = []
         for _ in range(count):
             number = store.next_number()
-            own = {} if path is not None else {"id": FIRST_ID + number}
+            own = {} if path is not None else {"id": writer.choose_id(number)}
             made.append(store.add({**copy_json(known), **own}, {}))
         return made
 

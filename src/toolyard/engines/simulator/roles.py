@@ -11,6 +11,7 @@ import msgspec
 from toolyard.engines.simulator.scalars import ID_NAMES
 from toolyard.model.bindings import RestBinding
 from toolyard.model.tool import Effects, Tool
+from toolyard.schema.fold import find_ways
 from toolyard.words.identifiers import (
     CRUD_BY_METHOD,
     CRUD_BY_VERB,
@@ -260,6 +261,11 @@ def _role_by_last_word(
         return msgspec.structs.replace(role, kind=kind, scope=scope)
     noun = noun_of(parts)
     if method == "get":
+        # If one can be requested, an array lists them, be it only by their names.
+        root = tool.output_parameters
+        items = [way.schema.get("type") for way in find_ways(root, root.get("items", True))]
+        bare = root.get("type") == "array" and "array" not in items
+        lists = lists or (bare and _full_kind(tool, kind) in neighbours.readers)
         return Role("list" if lists else "get", kind, noun, scope=scope, single=not lists)
     if method == "post":
         return Role("create", kind, noun, scope=scope)
