@@ -1,5 +1,6 @@
 """A closed world: a session begins with things of every kind, and reads find what is there and make nothing up."""
 
+import dataclasses
 import json
 
 import pytest
@@ -212,3 +213,17 @@ def test_nothing_is_made_in_what_is_not_there_or_was_deleted():
             ("create_pet", {"name": "Tom"}),
         ):
             assert "was deleted" in refused(engine, name, user_gid=user, **arguments).message
+
+
+def test_there_are_no_more_things_of_a_kind_than_ids_for_them():
+    zone = {"type": "string", "enum": ["north", "south"]}
+    show = operation("show_zone", "GET", "/zones/{zoneId}", an_object(zoneId=zone, name=TEXT))
+    show = dataclasses.replace(show, parameters={**an_object(zoneId=zone), "required": ["zoneId"]})
+    tools = [
+        operation("make_zone", "POST", "/zones", an_object(zoneId=zone, name=TEXT), an_object(name=TEXT)),
+        operation("list_zones", "GET", "/zones", {"type": "array", "items": an_object(zoneId=zone, name=TEXT)}),
+        show,
+    ]
+    with LMToolEngine(ToolRegistry(tools), lm_config={"type": "schema", "seed": 3, "world": {"entities": 4}}) as engine:
+        engine.setup("s")
+        assert sorted(one["zoneId"] for one in ask(engine, "list_zones")) == ["north", "south"]

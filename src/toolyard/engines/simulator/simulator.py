@@ -402,8 +402,10 @@ class World(msgspec.Struct, frozen=True):
         self, scopes: list[Scope], profiles: list[Profile], state: dict[str, Any]
     ) -> Iterator[tuple[Scope, EntityStore]]:
         single = all(profile.role.single for profile in profiles)
+        reader = profiles[0].reader
+        most = len(reader.key_choices) if reader is not None and reader.key_choices else self.entities
         for at, scope in enumerate(scopes):
-            count = 1 if single else len(range(at, self.entities, len(scopes)))
+            count = 1 if single else min(most, len(range(at, self.entities, len(scopes))))
             store = EntityStore(state, store_key(profiles[0].role.kind, scope))
             for _ in range(count):
                 self._add_entity(store, profiles, scope, single=single)
