@@ -314,6 +314,38 @@ function subscribe(topics, notify, giveUp = () => {}) {
 
 document.addEventListener("visibilitychange", connectEvents);
 
+const SLOW_MS = 1000, MOST_RUNNING = 20;
+
+// Calls that began while the page was open and have not ended. Quick ones end before they would be shown.
+class RunningCalls extends HTMLElement {
+  connectedCallback() {
+    this.calls = new Map();
+    subscribe(["call.begun", "call.ended", "call.held"], (event) => this.note(event));
+    setInterval(() => this.show(), 500);
+  }
+
+  note({ type, data }) {
+    // A stream that is opened again does not say what ended in the meantime.
+    if (!type.startsWith("call.")) return this.calls.clear();
+    const call = JSON.parse(data);
+    if (type === "call.begun") this.calls.set(call.id, { ...call, since: performance.now() });
+    else this.calls.delete(call.id);
+  }
+
+  show() {
+    const now = performance.now(), slow = [...this.calls.values()].filter(({ since }) => now - since >= SLOW_MS);
+    if (!slow.length && this.hidden) return;
+    this.hidden = !slow.length;
+    const rows = slow.slice(0, MOST_RUNNING).map(({ time, tool, session_id: session = "", since }) => make("li", { class: "row call" },
+      make("time", { datetime: time, title: time }, time.slice(11, 23)),
+      make("span", { class: "row-name tool-name" }, tool),
+      make("span", { class: "fine" }, session),
+      make("span", { class: "score" }, `${Math.floor((now - since) / 1000)} s`)));
+    if (slow.length > rows.length) rows.push(make("li", { class: "row fine" }, `and ${slow.length - rows.length} more`));
+    this.replaceChildren(make("h2", {}, "Running"), make("ul", { class: "rows" }, ...rows));
+  }
+}
+
 // The number of pending approvals, on every page.
 class WaitingCount extends HTMLElement {
   connectedCallback() {
@@ -421,6 +453,7 @@ customElements.define("y-tree", ForkTree);
 customElements.define("y-diff", DiffBlock);
 customElements.define("y-live", LivePart);
 customElements.define("y-count", WaitingCount);
+customElements.define("y-running", RunningCalls);
 customElements.define("y-timeline", Timeline);
 customElements.define("y-code", CodeBlock);
 customElements.define("y-json", JsonBlock);
