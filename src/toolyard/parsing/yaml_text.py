@@ -39,6 +39,8 @@ _WORDS: dict[str, Scalar] = {
 _FIRST = frozenset("~nNtTfF+-.0123456789")
 _INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_HASH = re.compile(r"[0-9]{2,}[eE][0-9]{2,}")
+"""A hash in hexadecimal that happens to look like a number, such as 600e27371700; text if no float is that large."""
 _NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 _BASES = {"0o": 8, "0x": 16}
 CORE_TAG = "tag:yaml.org,2002:"
@@ -59,6 +61,8 @@ def plain_scalar(text: str) -> Scalar:
         return _WORDS[text]
     if _INT.fullmatch(text):
         return _read_int(text)
+    if _HASH.fullmatch(text) and math.isinf(float(text)):
+        return text
     if _FLOAT.fullmatch(text) or _NOT_FINITE.fullmatch(text):
         return _read_float(text)
     return text

@@ -36,6 +36,11 @@ def test_these_are_text(text: str) -> None:
     assert isinstance(plain_scalar(text), str)
 
 
+@pytest.mark.parametrize(("text", "value"), [("600e27371700", "600e27371700"), ("12e03", 12e03), ("12e307", 12e307)])
+def test_a_hash_that_looks_like_a_number_beyond_every_float_is_text(text: str, value: object) -> None:
+    assert plain_scalar(text) == value
+
+
 @pytest.mark.parametrize("text", [".inf", ".Inf", ".INF", "-.inf", "+.INF", ".nan", ".NaN", ".NAN", "1e400", "-1e999"])
 def test_numbers_that_are_not_finite_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="finite"):
