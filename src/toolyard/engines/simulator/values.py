@@ -151,7 +151,7 @@ class SchemaValues:
                 yield [first, *value[1:]]
         elif isinstance(value, dict):
             # Branches may differ only in what they require.
-            yield from (_leave_out(value, name) for name in value.keys() - kept)
+            yield from (_leave_out(value, name) for name in value if name not in kept)
             said, declared = properties_of(self.root, own) or {}, properties_of(self.root, other) or {}
             for name in sorted(declared, key=lambda name: name in said):
                 if name not in kept:
