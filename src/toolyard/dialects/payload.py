@@ -36,14 +36,16 @@ def fields(value: object) -> Json:
 def answer_fields(value: object) -> Json:
     """`fields` of a response, a message or an event; `ToolFailed` for an error that a provider sends instead."""
     found = fields(value)
-    if found.get("type", "error") in ("error", "response.failed") and "role" not in found:
-        error = fields(pick(found, "error") or pick(fields(found.get("response")), "error"))
-        error = error or (found if "type" in found else {})
-        if error:
-            kinds = dict.fromkeys(str(error[key]) for key in ("status", "code", "type") if error.get(key) is not None)
-            told = f"{', '.join(kinds)}: {error.get('message') or 'without a message'}"
-            told = Redactor().text(told[:_LONGEST_ERROR])
-            raise ToolFailed(f"the provider answered with an error: {told}", hint="it made no calls", effect="none")
+    kind = found.get("type", "error")
+    if kind not in ("error", "response.failed") or "role" in found:
+        return found
+    answer = found if kind == "error" else fields(found.get("response"))
+    error = fields(answer.get("error")) or (found if "type" in found else {})
+    kinds = dict.fromkeys(str(error[key]) for key in ("status", "code", "type") if error.get(key) is not None)
+    told = ": ".join(filter(None, (", ".join(kinds), str(error.get("message") or ""))))
+    if told:
+        told = Redactor().text(told[:_LONGEST_ERROR])
+        raise ToolFailed(f"the provider answered with an error: {told}", hint="it made no calls", effect="none")
     return found
 
 
