@@ -5,7 +5,9 @@ import shutil
 import subprocess
 from contextlib import contextmanager
 
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import expect, sync_playwright
+
+expect.set_options(timeout=30_000)  # as long as the browser itself waits: another process may have the processor
 
 
 def find_chromium():

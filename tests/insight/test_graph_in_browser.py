@@ -2,6 +2,7 @@
 
 import pytest
 from browsing import launch_browser
+from playwright.sync_api import expect
 
 from insight.graph_yards import HOSTILE, hostile, many, small
 from tests.insight.given_dataflow import dataflow_of
@@ -64,14 +65,14 @@ def test_clicking_on_a_tool_shows_its_edges(show):
     page = show(small())
     page.mouse.click(*place_of(page, "list_orders"))
     panel = page.locator("#panel")
-    assert panel.get_by_role("heading", name="list_orders").is_visible()
-    assert panel.get_by_text("Feeds (1)").is_visible()
-    assert panel.get_by_text("Fed by (2)").is_visible()
-    assert panel.get_by_text("orders[].id → order_id").is_visible()
+    expect(panel.get_by_role("heading", name="list_orders")).to_be_visible()
+    expect(panel.get_by_text("Feeds (1)")).to_be_visible()
+    expect(panel.get_by_text("Fed by (2)")).to_be_visible()
+    expect(panel.get_by_text("orders[].id → order_id")).to_be_visible()
     panel.get_by_role("button", name="get_order").first.click()
-    assert panel.get_by_role("heading", name="get_order").is_visible()
+    expect(panel.get_by_role("heading", name="get_order")).to_be_visible()
     page.keyboard.press("Escape")
-    assert panel.get_by_text("Click on a tool").is_visible()
+    expect(panel.get_by_text("Click on a tool")).to_be_visible()
     assert page.problems == []
 
 
@@ -79,13 +80,13 @@ def test_search_leads_to_one_of_two_thousand_tools_by_keyboard_alone(show):
     page = show(many(2000, 60))
     assert page.locator("#status").inner_text().startswith("2,000 tools")
     search(page, "archive user")
-    assert page.get_by_role("heading", name="archive_user").is_visible()
+    expect(page.get_by_role("heading", name="archive_user")).to_be_visible()
     assert page.evaluate("toolyardGraph.zoom()") >= 0.9
     x, y = place_of(page, "archive_user")
     box = page.locator("#graph").bounding_box()
     assert abs(x - box["x"] - box["width"] / 2) < 2 and abs(y - box["y"] - box["height"] / 2) < 2
     search(page, "zzzz")
-    assert page.get_by_text("No tool has that").is_visible()
+    expect(page.get_by_text("No tool has that")).to_be_visible()
     assert page.problems == []
 
 
@@ -101,7 +102,7 @@ def test_filters_by_namespace_and_score(show):
     page.get_by_label("only tools with edges").check()
     assert status.inner_text() == "4 tools, 2 of 5 edges"
     search(page, "sing")
-    assert page.get_by_role("heading", name="sing").is_visible()
+    expect(page.get_by_role("heading", name="sing")).to_be_visible()
     assert status.inner_text() == "6 tools, 2 of 5 edges", "what is looked for is shown"
     assert page.problems == []
 
@@ -144,7 +145,7 @@ def test_a_phone_shows_it_without_scrolling_sideways(show, scheme):
     assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
     assert page.locator("#graph").bounding_box()["height"] > 300
     page.mouse.click(*place_of(page, "find_user"))
-    assert page.get_by_role("heading", name="find_user").is_visible()
+    expect(page.get_by_role("heading", name="find_user")).to_be_visible()
     assert page.problems == []
 
 

@@ -3,6 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from playwright.sync_api import expect
 
 from serving.console.browser_support import audit, has_no_overflow, open_page
 from serving.console.test_approvals import CONFIG, HOSTILE, call
@@ -71,7 +72,8 @@ def test_deciding_works_without_script(browser, yard):
         page.goto(f"{yard.url}/console/approvals")
         page.get_by_label("Reason").fill("not today")
         page.get_by_role("button", name="Deny").click()
-        assert page.get_by_text("core::echo is denied.").is_visible() and page.problems == []
+        expect(page.get_by_text("core::echo is denied.")).to_be_visible()
+        assert page.problems == []
     [record] = yard.get("/v1/approvals").json["approvals"]
     assert (record["state"], record["reason"]) == ("denied", "not today")
 
@@ -101,7 +103,7 @@ def test_what_is_focused_and_what_was_said_outlive_the_next_event(page, yard):
     page.get_by_text("shop::update_order is approved.").wait_for()
     call(yard, "shop::update_order", {"order_id": made["order_id"], "status": "sold"})
     page.get_by_text("sold").first.wait_for()
-    assert page.get_by_text("shop::update_order is approved.").is_visible()
+    expect(page.get_by_text("shop::update_order is approved.")).to_be_visible()
 
 
 def test_a_key_that_is_held_down_decides_once_and_the_next_call_is_focused(page, yard):

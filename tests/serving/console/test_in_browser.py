@@ -7,6 +7,7 @@ import subprocess
 
 import httpx
 import pytest
+from playwright.sync_api import expect
 from waiting import until
 from warm_python import warm_toolyard
 
@@ -76,7 +77,7 @@ def test_a_mistake_leads_to_its_field(page, url):
     page.get_by_role("button", name="Run").click()
     page.get_by_role("link", name="people").click()
     assert page.get_by_label("people").get_attribute("aria-invalid") == "true"
-    assert page.get_by_text("write a whole number, such as 42").first.is_visible()
+    expect(page.get_by_text("write a whole number, such as 42").first).to_be_visible()
     assert has_no_overflow(page)
 
 
@@ -164,7 +165,7 @@ def test_an_example_is_put_into_an_empty_control_and_what_is_typed_stays_when_th
     page.goto(f"{url}/console/tools/desk::book_room")
     page.get_by_role("button", name="Insert example").click()
     assert json.loads(page.get_by_label("options").input_value()) == {"chairs": 0}
-    assert not page.get_by_role("button", name="Insert example").is_visible()
+    expect(page.get_by_role("button", name="Insert example")).to_be_hidden()
     page.get_by_label("guests").fill("ann@example.org")
     page.get_by_role("button", name="Edit as JSON").click()
     arguments = json.loads(page.get_by_label("Arguments as JSON").input_value())
@@ -177,7 +178,7 @@ def test_an_example_is_put_into_an_empty_control_and_what_is_typed_stays_when_th
 
 def test_an_overload_is_chosen_and_run_by_its_own_form(page, url):
     page.goto(url + tool_path("weather api/v2::get weather"))
-    assert page.get_by_label("city").is_visible()
+    expect(page.get_by_label("city")).to_be_visible()
     page.get_by_label("Overloads").get_by_role("link", name="(lat, lon)").click()
     page.get_by_label("lat").fill("52.5")
     page.get_by_label("lon").fill("13.4")
@@ -197,22 +198,23 @@ def test_every_form_works_without_script(browser, url):
         page.get_by_label("total").fill("90")
         page.get_by_label("people").fill("four")
         page.get_by_role("button", name="Run").click()
-        assert page.get_by_text("write a whole number, such as 42").first.is_visible()
+        expect(page.get_by_text("write a whole number, such as 42").first).to_be_visible()
         page.problems.clear()  # the browser reports the status 400
         page.get_by_label("people").fill("4")
         page.get_by_role("button", name="Edit as JSON").click()
         page.get_by_role("button", name="Simulate").click()
-        assert page.get_by_text("Done; nothing was changed or recorded.").is_visible()
+        expect(page.get_by_text("Done; nothing was changed or recorded.")).to_be_visible()
         page.get_by_role("button", name="Use the form").click()
         page.get_by_role("button", name="Run").click()
         assert "22.5" in page.get_by_label("Result").inner_text()
         page.goto(f"{url}/console/sessions/visit")
         page.get_by_label("Name of the fork").fill("without script")
         page.get_by_role("button", name="Fork", exact=True).click()
-        assert page.get_by_role("heading", name="without script").is_visible()
+        expect(page.get_by_role("heading", name="without script")).to_be_visible()
         page.goto(f"{url}/console/sources")
         page.get_by_role("button", name="Reload all").click()
-        assert page.get_by_text("Sources reloaded.").is_visible() and page.problems == []
+        expect(page.get_by_text("Sources reloaded.")).to_be_visible()
+        assert page.problems == []
 
 
 def test_bytes_are_read_from_a_file(page):
@@ -275,10 +277,12 @@ def test_progress_is_shown_while_a_call_runs(page, slow):
     page.goto(slow.url)
     page.get_by_role("button", name="Run").click()
     page.get_by_text("one step of three").wait_for()
-    assert page.get_by_role("progressbar").is_visible() and page.get_by_role("button", name="Run").is_disabled()
+    expect(page.get_by_role("progressbar")).to_be_visible()
+    assert page.get_by_role("button", name="Run").is_disabled()
     slow.may_end = True
     page.get_by_label("Result").wait_for()
-    assert not page.get_by_role("progressbar").is_visible() and page.get_by_role("button", name="Run").is_enabled()
+    expect(page.get_by_role("progressbar")).to_be_hidden()
+    assert page.get_by_role("button", name="Run").is_enabled()
     assert slow.ended == ["answered"] and page.problems == [] and has_no_overflow(page)
 
 
@@ -353,11 +357,13 @@ def test_a_session_unfolds_call_by_call_and_is_forked(page, url):
 def test_forks_can_be_collapsed(page, url):
     page.goto(f"{url}/console/sessions")
     again = page.get_by_role("link", name="visit again")
-    assert again.is_visible() and has_no_overflow(page)
+    expect(again).to_be_visible()
+    assert has_no_overflow(page)
     page.get_by_role("button", name="Forks of visit", exact=True).click()
-    assert not again.is_visible()
+    expect(again).to_be_hidden()
     page.get_by_role("button", name="Forks of visit", exact=True).press("Enter")
-    assert again.is_visible() and page.problems == []
+    expect(again).to_be_visible()
+    assert page.problems == []
 
 
 def test_reloading_sources_replaces_part_of_the_page(page, url):
@@ -398,7 +404,7 @@ def test_signing_in_and_out(page):
         page.get_by_role("button", name="Sign out").click()
         page.wait_for_url(f"{url}/console/sign-in")
         page.goto(url)
-        assert page.get_by_role("heading", name="Sign in").is_visible()
+        expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
 
 
 CONTRAST = """() => {
