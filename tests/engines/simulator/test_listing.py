@@ -139,6 +139,15 @@ def test_an_array_of_names_lists_the_things_that_can_be_asked_for():
     assert ask(engine, "every") == made_up
 
 
+def test_an_array_of_names_that_things_cannot_have_is_made_up():
+    names = {"type": "array", "items": {"enum": ["north", "south"]}}
+    engine = played(
+        operation("show", "GET", "/zones/{id}", an_object(id=TEXT)), operation("every", "GET", "/zones", names)
+    )
+    assert {*ask(engine, "every")} <= {"north", "south"} != set()
+    assert ask(engine, "every")
+
+
 def test_an_array_of_free_objects_lists_the_things_that_can_be_asked_for():
     engine = played(
         operation("make", "POST", "/assets", {"type": "object"}, an_object(title=TEXT)),

@@ -172,23 +172,24 @@ class ListingCall:
         path = profile.list_path
         if path is None:
             items = [store.read(number) for number in shown]
-            ways = [{"items": items, "total": len(numbers)}, items, self._name_entities(shown)]
-            whole = next(filter(profile.values.check, ways if profile.is_free else ways[1:]), None)
-            return writer.fit_schema(whole, self._arguments)
+            free = {"items": items, "total": len(numbers)} if profile.is_free else None
+            ways = [way for way in (free, items, self._name_entities(shown)) if way is not None]
+            whole = next(filter(profile.values.check, ways), None)
+            return writer.make_answer(self._arguments, self._arguments) if whole is None else whole
         made = [writer.make_entity(number, store.read(number), path) for number in shown]
         whole = writer.wrap_entities(path, made, self._arguments, must=LIST_INFO)
         front = path.names[: path.names.index(ITEM)]
         pages.correct_counts(whole, front, (len(made), len(numbers)), profile.values.check)
         return whole
 
-    def _name_entities(self, numbers: list[int]) -> list[Any]:
-        """The names by which these entities are requested, as the list can show them."""
+    def _name_entities(self, numbers: list[int]) -> list[Any] | None:
+        """The names by which these entities are requested; None if the list cannot show them."""
         profile, store = self._writer.profile, self._writer.store
         reader, root = profile.reader or profile, profile.values.root
         check = profile.values.checker(item_node(root, root) or True)
         names = [find_name(store.read(number), reader.role.fields, store.kind) for number in numbers]
         found = [next(filter(check, spellings_of(name)), None) for name in names if name is not None]
-        return [name for name in found if name is not None]
+        return None if None in found or len(found) < len(numbers) else found
 
     def _find_matches(self) -> list[int]:
         """Entities whose fields do not contradict the arguments."""
