@@ -258,6 +258,26 @@ def test_verbs_in_paths_are_no_part_of_what_is_made_and_shown():
     assert ask(engine, "show_note", id=str(note["id"])) == note
 
 
+def test_a_verb_in_the_path_of_a_get_changes_nothing():
+    engine = played(
+        operation("show", "GET", "/events/view/{eventId}", THING),
+        operation("drop", "GET", "/events/delete/{eventId}", {}),
+        operation("make", "GET", "/events/add/{eventId}", THING),
+    )
+    shown = ask(engine, "show", eventId="5")
+    ask(engine, "drop", eventId="5")
+    ask(engine, "make", eventId="5")
+    assert ask(engine, "show", eventId="5") == shown
+
+
+def test_verbs_in_paths_are_found_whatever_the_namespace_is_called():
+    paths = [("POST", "/events/add"), ("GET", "/events/view/{id}"), ("GET", "/events/view/{id}/seats")]
+    tools = [dataclasses.replace(operation(path, method, path, THING), namespace="calendar/") for method, path in paths]
+    simulator = Simulator()
+    simulator.use_tools(tools)
+    assert [simulator.profile(tool).role.noun for tool in tools] == ["event", "event", "seat"]
+
+
 def test_a_single_verb_in_a_path_may_be_the_name_of_a_thing():
     show = operation("show", "GET", "/users/{user}/view/{viewId}", THING)
     simulator = Simulator()

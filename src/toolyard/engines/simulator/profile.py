@@ -235,7 +235,7 @@ class Profile:
         """True if the result may be any object."""
         root = None if self.is_free else self.values.root
         rest = tool.binding if isinstance(tool.binding, RestBinding) else None
-        noun = "" if rest is None else noun_of(drop_verb(tool, rest, neighbours.spoken).path.split("/"))
+        noun = "" if rest is None else noun_of(drop_verb(rest, neighbours.spoken).path.split("/"))
         self.role = role_of(tool, lists=root is not None and _is_list(root, noun), neighbours=neighbours)
         noun = self.role.noun
         self.list_path: AnswerPath | None = None if root is None else find_list(root, noun)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
 
 import msgspec
 
@@ -44,11 +45,14 @@ _ODATA_KEY = re.compile(r"\(('?)(\{[^{}]+\})\1\)")
 
 
 class Neighbours(msgspec.Struct, frozen=True):
-    """Related tools: by kind, the tool that shows one entity; kinds that can be changed; fronts of paths to verbs."""
+    """Related tools."""
 
     readers: Mapping[str, Tool] = {}
+    """The tool that shows one entity, by kind."""
     changed: Collection[str] = ()
+    """Kinds of which one entity can be changed."""
     spoken: Collection[str] = ()
+    """The beginnings of paths, as kinds, that end in a verb."""
 
 
 NO_NEIGHBOURS = Neighbours()
@@ -59,12 +63,12 @@ def find_neighbours(tools: Iterable[Tool]) -> Neighbours:
     readers: dict[str, Tool] = {}
     changed: set[str] = set()
     bound = [(tool, tool.binding) for tool in tools if isinstance(tool.binding, RestBinding)]
-    fronts = {front for tool, binding in bound for front in _fronts_of_verbs(tool, binding.path)}
+    fronts = {front for _, binding in bound for _, front in _list_verbs(binding.path)}
     # One verb alone may be a thing: `/users/{id}/view/{view}`. Beside another one it is a verb.
     beside = Counter(front.rpartition("/")[0] for front in fronts)
     spoken = frozenset(front for front in fronts if beside[front.rpartition("/")[0]] > 1)
     for tool, given in bound:
-        binding = drop_verb(tool, given, spoken)
+        binding = drop_verb(given, spoken)
         parts = _split_path(binding.path)
         if parts and parts[-1].endswith("}"):
             kind = _full_kind(tool, _collection_of(parts[:-1], {})[0])
@@ -75,25 +79,26 @@ def find_neighbours(tools: Iterable[Tool]) -> Neighbours:
     return Neighbours(readers, changed, spoken)
 
 
-def _fronts_of_verbs(tool: Tool, path: str) -> Iterator[str]:
-    """The beginnings of a path, as kinds, that end in a verb."""
+def _list_verbs(path: str) -> Iterator[tuple[int, str]]:
+    """The verbs that are parts of a path: the place of each, and the path up to it, as a kind."""
     parts = _split_path(path)
     for at, part in enumerate(parts):
         if CRUD_BY_VERB.get(part) in _PATH_VERBS and part not in _NOUN_LIKE_VERBS:
-            yield _full_kind(tool, _collection_of(parts[: at + 1], {})[0])
+            yield at, _collection_of(parts[: at + 1], {})[0]
 
 
-def drop_verb(tool: Tool, binding: RestBinding, spoken: Collection[str]) -> RestBinding:
+def drop_verb(binding: RestBinding, spoken: Collection[str]) -> RestBinding:
     """The binding without the verb before the last part of its path, if it has one, but with the method for it."""
-    front = next((front for front in _fronts_of_verbs(tool, binding.path) if front in spoken), "")
-    parts, at = _split_path(binding.path), front.removeprefix(_full_kind(tool, "")).count("/") - 1
-    if not front or at + 1 >= len(parts):
+    parts = _split_path(binding.path)
+    at = next((at for at, front in _list_verbs(binding.path) if front in spoken), len(parts))
+    if at + 1 >= len(parts):
         return binding
-    method = _PATH_VERBS[CRUD_BY_VERB[parts[at]]]
-    rest = [*parts[:at], *parts[at + 1 :]]
-    if method == "post" and rest[-1].endswith("}"):
-        rest.pop()  # what it is added to: `/attributes/add/{event}`
-    return msgspec.structs.replace(binding, method=method, path="/" + "/".join(rest))
+    method = _PATH_VERBS[CRUD_BY_VERB[parts.pop(at)]]
+    if binding.method.upper() == "GET" and method != "get":
+        return binding  # a GET changes nothing, whatever its path says
+    if method == "post" and parts[-1].endswith("}"):
+        parts.pop()  # what it is added to: `/attributes/add/{event}`
+    return msgspec.structs.replace(binding, method=method, path="/" + "/".join(parts))
 
 
 def _split_path(path: str) -> list[str]:
@@ -130,7 +135,7 @@ def nouns_of(noun: str) -> tuple[str, ...]:
 def role_of(tool: Tool, *, lists: bool, neighbours: Neighbours = NO_NEIGHBOURS) -> Role:
     """The role of a tool; `lists` is true if its result contains a list of objects."""
     if isinstance(tool.binding, RestBinding):
-        role = _role_by_path(tool, drop_verb(tool, tool.binding, neighbours.spoken), lists, neighbours)
+        role = _role_by_path(tool, drop_verb(tool.binding, neighbours.spoken), lists, neighbours)
     else:
         role = _role_by_name(tool, tool.name, "", lists)
     writes = tool.effects is Effects.WRITE or role.verb in ("create", "act")
@@ -260,21 +265,25 @@ def _role_by_last_word(
         kind = front if role.noun == noun_of(parts[:-1]) else f"{front}/{role.noun}".lstrip("/")
         return msgspec.structs.replace(role, kind=kind, scope=scope)
     noun = noun_of(parts)
+    reader = neighbours.readers.get(_full_kind(tool, kind))
     if method == "get":
-        # If one can be requested, an array lists them, be it only by their names.
-        root = tool.output_parameters
-        items = [way.schema.get("type") for way in find_ways(root, root.get("items", True))]
-        bare = root.get("type") == "array" and "array" not in items
-        lists = lists or (bare and _full_kind(tool, kind) in neighbours.readers)
+        lists = lists or (reader is not None and _is_array(tool.output_parameters))
         return Role("list" if lists else "get", kind, noun, scope=scope, single=not lists)
     if method == "post":
         return Role("create", kind, noun, scope=scope)
     key = _find_key(tool, noun, loose=False) if method in ("put", "patch", "delete") else None
     if key is not None and key not in scope:
         return Role(CRUD_BY_METHOD.get(method, "none"), kind, noun, key, fields_of(key, noun), scope)
-    if _full_kind(tool, kind) in neighbours.readers:
+    if reader is not None:
         return Role("act")  # it changes several: `PATCH /pets`
     return Role(CRUD_BY_METHOD.get(method, "none"), kind, noun, scope=scope, single=True)
+
+
+def _is_array(root: dict[str, Any]) -> bool:
+    """True for an array that may list things, be it only by their names; not for one of arrays."""
+    if root.get("type") != "array":
+        return False
+    return all(way.schema.get("type") != "array" for way in find_ways(root, root.get("items", True)))
 
 
 def _drop_last_part(binding: RestBinding, parts: list[str]) -> RestBinding:
