@@ -69,7 +69,7 @@ def find_families(tools: list[Tool]) -> Kinds:
     for tool in tools:
         profile = simulator.profile(tool)
         verb = _verb_of(profile)
-        if verb in ("none", "act") or profile.role.single:
+        if verb in ("none", "act") or (profile.role.key is None and verb not in ("create", "list")):
             continue
         # PATCH names the fields to change; PUT may create an entity.
         if verb not in kinds.setdefault(profile.role.kind, {}) or profile.role.verb == "update":

@@ -295,3 +295,45 @@ def test_a_change_of_several_adds_none():
     made = ask(engine, "make", title="First")
     ask(engine, "change", ids=[made["id"]], title="Second")
     assert len(ask(engine, "every")) == 1
+
+
+def test_what_is_one_thing_is_changed_as_one_though_there_are_others_below_its_path():
+    settings = an_object(theme=TEXT, language=TEXT)
+    engine = played(
+        operation("show", "GET", "/settings", settings),
+        operation("change", "PUT", "/settings", {}, settings),
+        operation("adjust", "PATCH", "/settings", settings, settings),
+        operation("show_one", "GET", "/settings/{key}", an_object(key=TEXT, value=TEXT)),
+    )
+    ask(engine, "change", theme="dark", language="no")
+    assert ask(engine, "show") == {"theme": "dark", "language": "no"}
+    assert ask(engine, "adjust", theme="light") == ask(engine, "show") == {"theme": "light", "language": "no"}
+
+
+def test_a_put_to_a_collection_names_what_it_changes_as_those_are_asked_for():
+    person = an_object(email=TEXT, title=TEXT)
+    engine = played(
+        operation("write", "PUT", "/people", {}, person),
+        operation("show", "GET", "/people/{email}", person),
+        operation("every", "GET", "/people", {"type": "array", "items": person}),
+    )
+    for title in ("Dr", "Prof"):
+        ask(engine, "write", email="a@b.example", title=title)
+        assert ask(engine, "show", email="a@b.example") == {"email": "a@b.example", "title": title}
+    assert ask(engine, "every") == [{"email": "a@b.example", "title": "Prof"}]
+
+
+@pytest.mark.parametrize("made", [[], ["First", "Second"]])
+def test_a_collection_is_deleted_unless_the_call_chooses_some_of_it(made):
+    engine = played(
+        operation("make", "POST", "/pets", THING, an_object(title=TEXT)),
+        operation("show", "GET", "/pets/{id}", THING),
+        operation("every", "GET", "/pets", {"type": "array", "items": THING}),
+        operation("drop", "DELETE", "/pets", {}, an_object(ids={"type": "array"})),
+    )
+    pets = [ask(engine, "make", title=title) for title in made]
+    ask(engine, "drop", ids=[7])
+    assert [ask(engine, "show", id=str(pet["id"])) for pet in pets] == pets
+    ask(engine, "drop")
+    assert ask(engine, "every") == []
+    assert all(refused(engine, "show", id=str(pet["id"])) for pet in pets)

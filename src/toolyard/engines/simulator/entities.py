@@ -133,6 +133,12 @@ class EntityStore:
                 del self._state[name]
         self.mark_written()
 
+    def clear(self) -> None:
+        """Remove all entities."""
+        for number in self.numbers():
+            self.remove(number)
+        self.mark_written()
+
     def mark_gone(self, called: dict[str, Any]) -> None:
         """Record the removal of an entity that did not exist in the session yet."""
         self._index["gone"].append([0, _short_texts(called)])

@@ -27,7 +27,7 @@ from toolyard.engines.simulator.roles import (
     verb_by_name,
 )
 from toolyard.engines.simulator.scalars import ID_NAMES
-from toolyard.engines.simulator.values import SchemaValues, SharedParts, item_node, properties_of
+from toolyard.engines.simulator.values import SchemaValues, SharedParts, is_any_object, item_node, properties_of
 from toolyard.model.bindings import RestBinding
 from toolyard.model.tool import Tool
 from toolyard.schema.fold import allowed_types, find_ways
@@ -197,15 +197,6 @@ def find_list(
     return best if rank < 3 or alone else None
 
 
-def is_any_object(schema: dict[str, Any]) -> bool:
-    """True if a schema allows any object without describing it."""
-    kinds = allowed_types(schema)
-    said = ("allOf", "anyOf", "oneOf", "$ref", "enum", "const", "items", "required", "not", "if")
-    free = (kinds is None or "object" in kinds) and not any(key in schema for key in said)
-    free = free and not schema.get("properties")
-    return free and schema.get("additionalProperties", True) in (True, {}) and "patternProperties" not in schema
-
-
 def _has_id(properties: Iterable[str]) -> bool:
     return any(plain_letters(name).endswith(("id", "name", "key")) for name in properties)
 
@@ -249,6 +240,9 @@ class Profile:
         if self.role.verb == "create" and self._is_lookup():
             verb: CrudVerb = "list" if self.list_path is not None else "none"
             self.role = msgspec.structs.replace(self.role, verb=verb, writes=False)
+        if self.role.single and self.role.verb in ("update", "replace", "delete") and self._changes_several():
+            verb = "delete" if self.role.verb == "delete" else "act"
+            self.role = msgspec.structs.replace(self.role, verb=verb, single=False)
         self._kept = frozenset(self.role.fields)
         """Normalised names of fields that no update changes."""
         shown = self.entity_path.properties if self.entity_path is not None else {}
@@ -266,9 +260,17 @@ class Profile:
     @cached_property
     def reader(self) -> Profile | None:
         """The profile of another tool that shows one such entity, if this tool creates or changes them."""
-        seed, shared, neighbours = self._beside
-        tool = neighbours.readers.get(self.role.kind)
-        return None if tool is None or tool is self.tool else Profile(tool, seed, shared, neighbours)
+        return self._find_beside(self._beside[2].readers)
+
+    def _find_beside(self, tools: Mapping[str, Tool]) -> Profile | None:
+        """The profile of the tool for the same kind among others."""
+        tool = tools.get(self.role.kind)
+        return None if tool is None or tool is self.tool else Profile(tool, *self._beside)
+
+    def _changes_several(self) -> bool:
+        """True for a change of a collection, such as `PATCH /pets`; `PUT /settings` may change the only ones."""
+        listing = None if self.reader is None else self._find_beside(self._beside[2].collections)
+        return listing is not None and listing.role.verb == "list"
 
     @cached_property
     def shown(self) -> dict[str, frozenset[str] | None]:

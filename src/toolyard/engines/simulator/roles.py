@@ -51,6 +51,8 @@ class Neighbours(msgspec.Struct, frozen=True):
     """The tool that shows one entity, by kind."""
     changed: Collection[str] = ()
     """Kinds of which one entity can be changed."""
+    collections: Mapping[str, Tool] = {}
+    """The tool that gets what is at the path of a kind."""
     spoken: Collection[str] = ()
     """The beginnings of paths, as kinds, that end in a verb."""
 
@@ -62,6 +64,7 @@ def find_neighbours(tools: Iterable[Tool]) -> Neighbours:
     """The neighbours that the paths of these tools imply."""
     readers: dict[str, Tool] = {}
     changed: set[str] = set()
+    collections: dict[str, Tool] = {}
     bound = [(tool, tool.binding) for tool in tools if isinstance(tool.binding, RestBinding)]
     fronts = {front for _, binding in bound for _, front in _list_verbs(binding.path)}
     # One verb alone may be a thing: `/users/{id}/view/{view}`. Beside another one it is a verb.
@@ -70,13 +73,13 @@ def find_neighbours(tools: Iterable[Tool]) -> Neighbours:
     for tool, given in bound:
         binding = drop_verb(given, spoken)
         parts = _split_path(binding.path)
-        if parts and parts[-1].endswith("}"):
-            kind = _full_kind(tool, _collection_of(parts[:-1], {})[0])
-            if binding.method.upper() == "GET":
-                readers.setdefault(kind, tool)
-            else:
-                changed.add(kind)
-    return Neighbours(readers, changed, spoken)
+        is_item = bool(parts) and parts[-1].endswith("}")
+        kind = _full_kind(tool, _collection_of(parts[:-1] if is_item else parts, {})[0])
+        if binding.method.upper() == "GET":
+            (readers if is_item else collections).setdefault(kind, tool)
+        elif is_item:
+            changed.add(kind)
+    return Neighbours(readers, changed, collections, spoken)
 
 
 def _list_verbs(path: str) -> Iterator[tuple[int, str]]:
@@ -272,10 +275,10 @@ def _role_by_last_word(
     if method == "post":
         return Role("create", kind, noun, scope=scope)
     key = _find_key(tool, noun, loose=False) if method in ("put", "patch", "delete") else None
+    if key is None and method == "put" and reader is not None:
+        key = _find_reader_key(tool, reader)
     if key is not None and key not in scope:
         return Role(CRUD_BY_METHOD.get(method, "none"), kind, noun, key, fields_of(key, noun), scope)
-    if reader is not None:
-        return Role("act")  # it changes several: `PATCH /pets`
     return Role(CRUD_BY_METHOD.get(method, "none"), kind, noun, scope=scope, single=True)
 
 
@@ -284,6 +287,12 @@ def _is_array(root: dict[str, Any]) -> bool:
     if root.get("type") != "array":
         return False
     return all(way.schema.get("type") != "array" for way in find_ways(root, root.get("items", True)))
+
+
+def _find_reader_key(tool: Tool, reader: Tool) -> str | None:
+    """The argument by which the reader selects the entity, if this tool has one of that name: `PUT /users`."""
+    selected = _PARAMETER.findall(reader.binding.path)[-1] if isinstance(reader.binding, RestBinding) else None
+    return selected if selected in (tool.parameters.get("properties") or ()) else None
 
 
 def _drop_last_part(binding: RestBinding, parts: list[str]) -> RestBinding:

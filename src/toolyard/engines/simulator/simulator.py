@@ -69,6 +69,8 @@ class CrudCall:
         if role.verb == "list":
             return ListingCall(self._writer, arguments, invents=not self._closed).answer()
         if role.verb == "none" or (role.key is None and not role.single):
+            if role.verb == "delete" and arguments.keys() <= {*role.scope, *self._profile.ignored}:
+                self._store.clear()
             return self._answer_other(arguments)
         if role.single and role.verb == "get" and set(arguments) - set(role.scope):
             return self._answer_other(arguments)

@@ -356,6 +356,15 @@ def _leave_out(value: dict[str, Any], name: str) -> dict[str, Any]:
     return {key: item for key, item in value.items() if key != name}
 
 
+def is_any_object(schema: dict[str, Any]) -> bool:
+    """True if a schema allows any object without describing it."""
+    kinds = allowed_types(schema)
+    said = ("allOf", "anyOf", "oneOf", "$ref", "enum", "const", "items", "required", "not", "if")
+    free = (kinds is None or "object" in kinds) and not any(key in schema for key in said)
+    free = free and not schema.get("properties")
+    return free and schema.get("additionalProperties", True) in (True, {}) and "patternProperties" not in schema
+
+
 def item_node(root: dict[str, Any], node: SubSchema) -> SubSchema | None:
     """The schema of an array's items; None if the node allows no array."""
     for way in find_ways(root, node):
