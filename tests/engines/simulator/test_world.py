@@ -215,6 +215,19 @@ def test_nothing_is_made_in_what_is_not_there_or_was_deleted():
             assert "was deleted" in refused(engine, name, user_gid=user, **arguments).message
 
 
+@pytest.mark.parametrize("path", ["/repos/{owner}", "/{parent}", "/v1/{parent}"])
+def test_what_is_asked_for_below_a_path_by_something_else_need_not_be_there(path):
+    kind = path.rpartition("/")[0]
+    tools = [
+        operation("list_repos", "GET", kind, {"type": "array", "items": an_object(id=TEXT, name=TEXT)}),
+        operation("create_issue", "POST", f"{path}/issues", an_object(id=TEXT, name=TEXT), an_object(name=TEXT)),
+    ]
+    with LMToolEngine(ToolRegistry(tools), lm_config={"type": "schema", "seed": 3, "world": {"entities": 4}}) as engine:
+        engine.setup("s")
+        owner = path.rpartition("{")[2].rstrip("}")
+        assert ask(engine, "create_issue", **{owner: "ann"}, name="Slow")["name"] == "Slow"
+
+
 def test_there_are_no_more_things_of_a_kind_than_ids_for_them():
     zone = {"type": "string", "enum": ["north", "south"]}
     show = operation("show_zone", "GET", "/zones/{zoneId}", an_object(zoneId=zone, name=TEXT))

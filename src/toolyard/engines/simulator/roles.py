@@ -192,20 +192,21 @@ def _role_by_path(tool: Tool, binding: RestBinding, lists: bool, neighbours: Nei
     elif method == "post":
         verb = _verb_of_post(tool, binding)
     kind, scope = _collection_of(front, named)
-    sure = _is_own_key(plain_letters(key), noun) or _full_kind(tool, kind) in neighbours.changed
+    sure = is_own_key(key, noun) or _full_kind(tool, kind) in neighbours.changed
     if verb == "get" and lists and not sure:
         return Role("list", kind, noun, scope=scope)
     return Role(verb, kind, noun, key, fields_of(key, noun), scope)
 
 
-def _is_own_key(letters: str, noun: str) -> bool:
+def is_own_key(key: str, noun: str) -> bool:
     """False for keys that select several entities: `/buckets/{clusterId}`, `/pets/{type}`."""
+    letters = plain_letters(key)
     stem = letters.removesuffix(max((end for end in ID_ENDS if letters.endswith(end)), key=len, default=""))
     short = len(stem) > 3 and nouns_of(noun)[0].endswith(stem)  # `/usergroups/{groupId}`
     return (
         short
         or letters in ID_ENDS
-        or any(letters.startswith(name) or letters.endswith(name) for name in nouns_of(noun))
+        or any(name and (letters.startswith(name) or letters.endswith(name)) for name in nouns_of(noun))
     )
 
 

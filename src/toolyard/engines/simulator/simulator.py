@@ -20,7 +20,7 @@ from toolyard.engines.simulator.entities import AnswerWriter, EntityStore, Field
 from toolyard.engines.simulator.listing import ListingCall
 from toolyard.engines.simulator.patch import apply_patch, is_patch
 from toolyard.engines.simulator.profile import Profile, has_own_id
-from toolyard.engines.simulator.roles import Neighbours, fields_of, find_neighbours, noun_of
+from toolyard.engines.simulator.roles import Neighbours, fields_of, find_neighbours, is_own_key, noun_of
 from toolyard.engines.simulator.values import SchemaValues, SharedParts
 from toolyard.links.lm.config import WorldOptions
 from toolyard.model.errors import ConfigError, InvalidOutput, ToolFailed
@@ -88,7 +88,8 @@ class CrudCall:
             fields = fields_of(name, noun)
             gone = store.is_gone(given, fields) and store.find(given, fields) is None
             closed = self._closed and store.is_written and role.verb != "list"
-            if gone or (closed and not store.has_handle(given)):
+            # An `owner` is none of the `/repos`, so it need not be there.
+            if gone or (closed and is_own_key(name, noun) and not store.has_handle(given)):
                 raise _absence_error(noun, given, gone=gone)
 
     def _answer_one(self, arguments: dict[str, Any]) -> Any:
