@@ -19,7 +19,7 @@ def test_tools_with_an_output_schema_are_left_alone():
     assert registry.get("n::known")[0].output_parameters == KNOWN
     assert registry.get("n::get_area_0")[0].output_parameters == {
         "type": "object",
-        "properties": {"area": {"type": "number", "description": "The area of city."}},
+        "properties": {"area": {"type": "number", "description": "The area."}},
         "x-inferred": "rules",
     }
 

@@ -306,7 +306,7 @@ def _infer_properties(values: Sequence[dict[str, Any]], level: int) -> dict[str,
 
 _RULES_KIND = "output_parameters.rules"
 _LM_KIND = "output_parameters.lm"
-_RULES_VERSION = 7
+_RULES_VERSION = 8
 """Part of the cache key; increase it when a change of the rules changes a schema."""
 _LM_VERSION = 1
 _ASK_AGAIN = 600.0

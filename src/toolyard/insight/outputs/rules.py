@@ -9,8 +9,6 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import dropwhile
 
-import msgspec
-
 from toolyard.model.bindings import McpBinding, RestBinding
 from toolyard.model.tool import INFERRED, Schema, Tool
 from toolyard.words.identifiers import (
@@ -46,7 +44,6 @@ _VAGUE = word_set(
     "collection set series range variety selection catalog sequence group overview"
 )
 """Nouns without meaning of their own: they announce facts about something, or several of it."""
-_LISTS = word_set("list lists array collection")
 _NUMBERS = word_set(
     "acceleration accuracy altitude amount angle area balance bmi brightness budget calorie calories capacitance "
     "capacity cashflow charge circumference coefficient concentration conductivity consumption correlation cost ctr "
@@ -59,16 +56,8 @@ _NUMBERS = word_set(
     "pressure price probability product productivity profit quotient radius rate ratio recall remainder rent "
     "resistance return revenue roi root salary savings score similarity slope speed strain stress sum tax "
     "temperature thrust tip torque total valuation value variance velocity viscosity voltage volume wage wavelength "
-    "weight width work worth yield"
+    "weight width work worth yield age attendance count factorial gcd lcm population quantity rank ranking year"
 )
-_WHOLE = word_set("age attendance count factorial gcd lcm population quantity rank ranking year")
-_FORMATS = {
-    **dict.fromkeys(("date", "birthday", "deadline"), "date"),
-    **dict.fromkeys(("url", "link", "website"), "uri"),
-    "timestamp": "date-time",
-    "email": "email",
-    "uuid": "uuid",
-}
 _CONTROL_WORDS = word_set(
     "min max num number start end from to include exclude limit page per sort order offset top with has is radius "
     "query keyword search filter filters format unit units lang api token key auth field fields results count size "
@@ -77,23 +66,13 @@ _CONTROL_WORDS = word_set(
 """First and last words of parameters that control a search, as opposed to properties of what is found."""
 _JOINING = word_set("add assign join insert invite save apply")
 """Verbs that put something somewhere; such tools return whether that succeeded."""
-_BY_METHOD: dict[str, Answer] = {"POST": "id", "PUT": "success", "PATCH": "success", "DELETE": "success"}
 _TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_]*(?:[-'\u2019][A-Za-z0-9_]+)*|[.,;:()/&!?]")
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
-_LISTED = frozenset((",", "and", "or", "&", "/"))
-_STOPS = frozenset((*_LISTED, ".", ";", ":", "(", ")", "!", "?", "such", "etc"))
+_PARTICLES = word_set("for up out through to by on at")
+"""Words that may follow a verb before its object, as in "search for hotels"."""
+_STOPS = frozenset((",", "and", "or", "&", "/", ".", ";", ":", "(", ")", "!", "?", "such", "etc"))
 _SCALARS = ("string", "number", "integer", "boolean", None)
-_VERB_WINDOW = 8
-"""Words of a sentence among which its verb is searched."""
-_MAX_PHRASES = 6
 _MOST_WORDS = 4
-
-
-class Phrase(msgspec.Struct, frozen=True):
-    """A noun with its modifiers, such as `average daily price`, and the words after `of`."""
-
-    words: tuple[str, ...]
-    of: tuple[str, ...] = ()
 
 
 def output_schema(tool: Tool) -> Schema:
@@ -109,46 +88,38 @@ class _ToolFacts:
         self.camel = sum(bool(re.search("[a-z][A-Z]", name)) - ("_" in name) for name in self.parameters) > 0
         # A service returns the fields it was given for a record.
         self.is_service = isinstance(tool.binding, RestBinding | McpBinding)
-        method = tool.binding.method.upper() if isinstance(tool.binding, RestBinding) else ""
-        self.removes = method == "DELETE"
+        self.removes = isinstance(tool.binding, RestBinding) and tool.binding.method.upper() == "DELETE"
         words = [word for word in split_ascii_identifier(re.split(r"[./:]+", tool.name)[-1]) if not word.isdigit()]
         tokens = _split_words(_SENTENCE.split(tool.description.strip(), maxsplit=1)[0])
         named = base_verb(words[0]) if words else None
-        described, place = _read_verb(tokens)
+        described = base_verb(tokens[0]) if tokens else None
         self.verb = named if named in ("is", "has") else described or named
         self.object = tuple(_read_object(words[1:] if named else words))
-        asks = tokens[place : place + 1] in (["if"], ["whether"])
-        self.answer = self._choose_answer(_BY_METHOD.get(method, "thing"), words[:1], tokens[:1], asks)
-        self.things = () if asks or (named and not described) else _read_phrases(tokens, place)
-        if not self.things and self.object:
-            self.things = (Phrase(self.object),)
+        asks = described is not None and tokens[1:2] in (["if"], ["whether"])
+        self.answer = self._choose_answer(words[:1], tokens[:1], asks)
+        said = () if asks or (named and not described) else tuple(_read_noun(tokens[described is not None :]))
+        self.noun_phrase = said or self.object
 
-    def _choose_answer(self, by_method: Answer, name: list[str], sentence: list[str], asks: bool) -> Answer:
+    def _choose_answer(self, name: list[str], sentence: list[str], asks: bool) -> Answer:
         if asks:
             return "flag"
         if self.verb is not None:
             return "success" if self.verb in _JOINING else ANSWER_BY_VERB[self.verb]
         # A word that starts both name and description is a verb, even if it is not in the table.
         acts = not self.is_service and name and sentence in (name, [f"{name[0]}s"])
-        return "success" if acts else by_method
+        return "success" if acts or self.removes else "thing"
 
     def list_properties(self) -> Properties:
         """The result properties of tools with this verb."""
         if self.answer == "flag":
-            return {self.join(*self._name_flag()): {"type": "boolean", "description": "Yes or no."}}
+            named = (self.verb, *self.object) if self.verb in ("is", "has") else ("result",)
+            return {self.join(*named): {"type": "boolean", "description": "Yes or no."}}
         if self.is_service and not self.removes and self.answer in ("thing", "list", "id", "success"):
             return self._list_record()
         if self.answer in ("id", "success"):
             return self._list_confirmation()
-        found = self._list_ids() if self.answer == "thing" else {}
-        for phrase in self.things[: 1 if self.answer == "list" else _MAX_PHRASES]:
-            found.update(self._describe(phrase))
-        return found
-
-    def _name_flag(self) -> tuple[str, ...]:
-        if self.verb in ("is", "has"):
-            return (self.verb, *self.object)
-        return ("is", "valid") if self.verb in ("validate", "verify") else ("result",)
+        ids = self._list_ids() if self.answer == "thing" else {}
+        return {**ids, **self._describe_thing()} if self.noun_phrase else ids
 
     def _list_record(self) -> Properties:
         noun, many = self._find_noun()
@@ -168,8 +139,7 @@ class _ToolFacts:
 
     def _find_noun(self) -> tuple[str, bool]:
         """The singular of the tool's object, and whether the tool is about several."""
-        first = next(iter(self.things), Phrase(()))
-        about = first.of if first.words[-1:] and first.words[-1] in _VAGUE else first.words
+        about = () if _VAGUE.intersection(self.noun_phrase[-1:]) else self.noun_phrase
         words = [word for word in (*self.object, *about) if word not in _VAGUE]
         return (singular(words[-1]), is_plural(words[-1])) if words else ("", False)
 
@@ -186,20 +156,18 @@ class _ToolFacts:
         given = ((name, words, schema) for name, (words, schema) in self.parameters.items() if words[-1] == "id")
         return {name: {**_copy_type(schema), "description": f"The {' '.join(words)}."} for name, words, schema in given}
 
-    def _describe(self, phrase: Phrase) -> Properties:
-        """The property of a noun phrase: a value, a list of values, or a list of records."""
-        words = phrase.words
+    def _describe_thing(self) -> Properties:
+        """The property that the noun phrase names: a value, a list of values, or a list of records."""
+        words = self.noun_phrase
+        text = f"The {' '.join(words)}."
         if words[-1] in _VAGUE:
-            words = self.object or phrase.of or words
-        text = f"The {' '.join((*phrase.words, *(('of', *phrase.of) if phrase.of else ())))}."
-        if words[-1] == "number" and phrase.of:
-            return {self.join("number", "of", *phrase.of[-2:]): {"type": "integer", "description": text}}
-        noun = singular(words[-1])
-        if self.answer == "list" or phrase.words[-1] in _LISTS:
+            words = self.object or words
+        if self.answer == "list":
+            noun = singular(words[-1])
             return {self.join(*words[:-1], plural(noun)): _list_schema(self._make_record(noun), text)}
         if self.answer == "converted" and self.verb:
             words = (self.verb + ("d" if self.verb.endswith("e") else "ed"), *words[-2:])
-        return {self.join(*words[-3:]): _value_schema(words[-1], text, number=self.answer == "number")}
+        return {self.join(*words[-3:]): _value_schema(words[-1], text)}
 
     def join(self, *words: str) -> str:
         """Join words into a property name, in the case style of the parameters."""
@@ -216,13 +184,9 @@ def _list_schema(record: Properties, text: str) -> Schema:
     return {"type": "array", "items": {"type": "object", "properties": record}, "description": text}
 
 
-def _value_schema(noun: str, text: str, *, number: bool) -> Schema:
-    """The schema of a value named by a noun; a number if the noun is unknown and `number` is set."""
-    if noun in _WHOLE:
-        return {"type": "integer", "description": text}
-    if noun in _FORMATS:
-        return {"type": "string", "format": _FORMATS[noun], "description": text}
-    if noun in _NUMBERS or number:
+def _value_schema(noun: str, text: str) -> Schema:
+    """The schema of a value named by a noun."""
+    if noun in _NUMBERS:
         return {"type": "number", "description": text}
     kind = {"type": "array", "items": {"type": "string"}} if is_plural(noun) else {"type": "string"}
     return {**kind, "description": text}
@@ -259,49 +223,10 @@ def _split_words(text: str) -> list[str]:
     return words
 
 
-def _read_verb(tokens: list[str]) -> tuple[str | None, int]:
-    """The verb of a sentence, or None, and the index of the first word after it."""
-    for at, token in enumerate(tokens[:_VERB_WINDOW]):
-        # As in "Users can retrieve ...".
-        if (at == 0 or tokens[at - 1] in ("to", "can", "will", "and")) and base_verb(token):
-            place = at + 1
-            while place + 1 < len(tokens) and tokens[place] in _LISTED and base_verb(tokens[place + 1]):
-                place += 2
-            while place < len(tokens) and tokens[place] in ("for", "up", "out", "through", "to", "by", "on", "at"):
-                place += 1
-            return base_verb(token), place
-    # As in "Trigger the alarm": an unknown verb, but not a noun.
-    return None, int(len(tokens) > 1 and tokens[0] not in _LINKS and tokens[1] in ("the", "a", "an"))
-
-
-def _read_phrases(tokens: list[str], place: int) -> tuple[Phrase, ...]:
-    """Read consecutive noun phrases, as in `the area and the perimeter of a circle`."""
-    found: list[Phrase] = []
-    while place < len(tokens):
-        words, place = _read_noun(tokens, place)
-        if not words:
-            break
-        of: tuple[str, ...] = ()
-        follows = tokens[place] if place < len(tokens) else ""
-        if follows == "of" or (follows in ("about", "on", "for", "regarding") and words[-1] in _VAGUE):
-            of, place = _read_noun(tokens, place + 1)
-        found.append(Phrase(words, of))
-        if of or place >= len(tokens) or tokens[place] not in _LISTED:
-            break
-        while place < len(tokens) and tokens[place] in _LISTED:
-            place += 1
-        if place < len(tokens) and (tokens[place] in _LINKS or base_verb(tokens[place]) is not None):
-            break
-    return tuple(found)
-
-
-def _read_noun(tokens: list[str], place: int) -> tuple[tuple[str, ...], int]:
-    words: list[str] = []
-    while place < len(tokens) and tokens[place] not in _STOPS and tokens[place] not in _LINKS:
-        word = tokens[place]
-        if words and word.endswith("ed") and place + 1 < len(tokens) and tokens[place + 1] in _LINKS:
-            break  # as in "commits authored by them"
+def _read_noun(words: Iterable[str]) -> Iterator[str]:
+    """The words of the noun phrase that a sentence goes on with, without fillers."""
+    for word in dropwhile(_PARTICLES.__contains__, words):
+        if word in _STOPS or word in _LINKS:
+            return
         if word not in _FILLERS:
-            words.append(word)
-        place += 1
-    return tuple(words), place
+            yield word
