@@ -119,7 +119,7 @@ def _find_line(next_event: NextEvent, safe: Substitution, parts: list[str]) -> i
             is_key = top is not None and top.at_key
             here = top is None or (top.on_path and not is_key and top.place == parts[len(stack) - 1])
             if here and len(stack) == len(parts):
-                return safe.original_line(event.start_mark.line) if event.start_mark else None
+                return event.start_mark.line + 1 if event.start_mark else None
             if top is not None and is_key and isinstance(event, ScalarEvent):
                 top.place = safe.restore(event.value, event.style)
             if isinstance(event, MappingStartEvent | SequenceStartEvent):

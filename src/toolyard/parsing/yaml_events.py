@@ -3,16 +3,15 @@
 libyaml produces the events; PyYAML's Python scanner takes over for valid YAML that libyaml rejects. libyaml reads YAML
 1.1: NEL, LS and PS end a line for it but are ordinary characters in YAML 1.2, and it rejects the surrogate escapes with
 which JSON writes an emoji. Both are replaced by private-use characters before it reads the text and restored in each
-scalar (`Substitution`); a tab that begins a block scalar is handled alike.
+scalar (`Substitution`).
 """
 
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
 import yaml
@@ -24,14 +23,13 @@ from toolyard.model.errors import MalformedSource
 NextEvent = Callable[[], Event | None]
 Read = TypeVar("Read")
 
-MAX_PURE_CHARACTERS = 1024 * 1024
-"""Size limit of a text for PyYAML's Python scanner, which takes seconds for each million characters."""
+MAX_PURE_CHARACTERS = 2_500_000
+"""Size limit of a text for PyYAML's Python scanner, which takes some three seconds for each million characters."""
 
-_TAB_REFUSED = "found a tab character where an indentation space is expected"
 _REFUSED_THOUGH_LEGAL = frozenset(
     {
         # A block scalar may begin with a tab after its indentation.
-        _TAB_REFUSED,
+        "found a tab character where an indentation space is expected",
         # `{a:[1]}`: a bracket cannot be part of the key, so the colon ends it.
         "found unexpected ':'",
     }
@@ -60,10 +58,6 @@ def read_events(text: str, read: Callable[[NextEvent, Substitution], Read], what
         return read(scan_by_libyaml(safe.text), safe)
     except yaml.YAMLError as error:
         problem = getattr(error, "problem", None)
-        if problem == _TAB_REFUSED:
-            with suppress(yaml.YAMLError):
-                marked = safe.mark_tabs()
-                return read(scan_by_libyaml(marked.text), marked)
         if problem in _REFUSED_THOUGH_LEGAL and len(text) <= MAX_PURE_CHARACTERS:
             with suppress(yaml.YAMLError):
                 return read(scan_in_python(safe.text), safe)
@@ -75,8 +69,6 @@ _PAIR = re.compile(
     r"(?<!\\)(?P<before>(?:\\\\)*)\\u(?P<high>[dD][89abAB][0-9a-fA-F]{2})\\u(?P<low>[dD][c-fC-F][0-9a-fA-F]{2})"
 )
 _PRIVATE = range(0xE000, 0xF900)
-_LINE_BEFORE_TAB = re.compile(r"^( *[^ \n].*)\n(?=(?: *\n)*+( +)\t)", re.MULTILINE)
-_BLOCK_HEADER = re.compile(r"(?:^ *|[:?-][ \t]+|[ \t][!&]\S*[ \t]+)[|>][-+]?[ \t]*(?:(?<=[ \t])#.*)?$")
 
 
 @dataclass(slots=True, frozen=True)
@@ -86,8 +78,6 @@ class Substitution:
     text: str
     stands_for: dict[int, str]
     pair: str = ""
-    marker: str = ""
-    marked_lines: tuple[int, ...] = ()
 
     @classmethod
     def for_text(cls, text: str) -> Substitution:
@@ -107,38 +97,13 @@ class Substitution:
         pair = next(unused)
         return cls(_PAIR.sub(rf"\g<before>{pair}\g<high>\g<low>", text), stands_for, pair)
 
-    def mark_tabs(self) -> Substitution:
-        """A copy with an extra line before each tab that seems to begin a block scalar.
-
-        libyaml takes the indentation from that line and the tab in the next one as content.
-        """
-        marker = next(_unused_characters(self.text))
-        pieces, lines, end, line = [], [], 0, 0
-        for found in _LINE_BEFORE_TAB.finditer(self.text):
-            if _BLOCK_HEADER.search(found[1]):
-                pieces.append(self.text[end : found.end(2)])
-                end, line = found.end(2), line + pieces[-1].count("\n")
-                lines.append(line)
-                pieces.append(f"{marker}\n{found[2]}")
-                line += 1
-        return replace(self, text="".join((*pieces, self.text[end:])), marker=marker, marked_lines=tuple(lines))
-
-    def original_line(self, line: int) -> int:
-        """The 1-based line in the original text for the 0-based `line` of a mark in `text`."""
-        return line + 1 - bisect_left(self.marked_lines, line)
-
     @property
     def used(self) -> bool:
         """Whether scalars need restoring."""
-        return bool(self.stands_for or self.pair or self.marker)
+        return bool(self.stands_for or self.pair)
 
     def restore(self, scalar: str, style: str | None) -> str:
         """The original scalar; a surrogate pair is one character in double quotes and literal text elsewhere."""
-        if self.marker and self.marker in scalar:
-            # Removable anywhere in a literal scalar; in other styles it is folded with the lines around it.
-            if style != "|" and (style != ">" or scalar.lstrip("\n").rfind(self.marker) > 0):
-                raise yaml.YAMLError("a tab within other text was taken for the beginning of a block scalar")
-            scalar = re.sub(f" *{self.marker}\n", "", scalar)
         if self.pair:
             restored = _decode_pair if style == '"' else r"\\u\1\\u\2"
             scalar = re.sub(f"{self.pair}(.{{4}})(.{{4}})", restored, scalar)

@@ -325,5 +325,5 @@ class _Builder:
 
     def error_at(self, event: Event, message: str) -> MalformedSource:
         mark = event.start_mark
-        place = f":{self.text.original_line(mark.line)}:{mark.column + 1}" if mark else ""
+        place = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
         return MalformedSource(message, where=self.what + place)

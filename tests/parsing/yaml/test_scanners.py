@@ -13,7 +13,7 @@ from hypothesis import given, strategies as st
 
 from conftest import SOAK, material
 from parsing.yaml.hostile_yaml import hostile
-from parsing.yaml.scanner_twins import compare_scanners, events_of
+from parsing.yaml.scanner_twins import compare_scanners
 from toolyard.model.errors import MalformedSource
 from toolyard.parsing import locate, parse_yaml, yaml_events
 
@@ -93,6 +93,8 @@ def test_both_scanners_read_real_documents_alike() -> None:
     [
         ("a: |\n \tx\n \ty\nb: 1\n", {"a": "\tx\n\ty\n", "b": 1}),
         ("a: >-\n  \tx\n", {"a": "\tx"}),
+        ("a: >-\n  \tx\n  y\nb: !!str |+ # why\n\n \n  \t\n\n", {"a": "\tx\ny", "b": "\n\n\t\n\n"}),
+        ("a: |\n  - b: |\n      \tc\nd:\n  |\n  \te\n", {"a": "- b: |\n    \tc\n", "d": "\te\n"}),
         ("{a:[1], b:{c: 2}}\n", {"a": [1], "b": {"c": 2}}),
         ("e: \u2028\na: |\n \tx\u2028y\n", {"e": "\u2028", "a": "\tx\u2028y\n"}),
         ("x: &a {k: 010}\ny: *a\na: |\n \tt\n", {"x": {"k": 10}, "y": {"k": 10}, "a": "\tt\n"}),
@@ -123,52 +125,6 @@ def test_the_rules_hold_for_it_as_for_any_other(text: str, where: str) -> None:
 def test_what_both_refuse_is_explained_as_libyaml_sees_it(text: str) -> None:
     with pytest.raises(MalformedSource, match="a tab cannot indent YAML; use spaces"):
         parse_yaml(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("a: |\n \tx\n \ty\nb: 1\n", {"a": "\tx\n\ty\n", "b": 1}),
-        (
-            "- >-\n            \tx\n            y\n            z\n- &n !!str |+ # why\n\n \n  \t\n\n",
-            ["\tx\ny z", "\n\n\t\n\n"],
-        ),
-        ("a: |\n  - b: |\n      \tc\nd:\n  |\n  \te\n", {"a": "- b: |\n    \tc\n", "d": "\te\n"}),
-        ("e: \u2028\na: |\n \tx\u2028y\n", {"e": "\u2028", "a": "\tx\u2028y\n"}),
-    ],
-)
-def test_tabs_that_begin_block_scalars_are_read_at_any_length(
-    text: str, value: object, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(yaml_events, "MAX_PURE_CHARACTERS", 0)
-    assert parse_yaml(text) == value
-
-
-def test_places_behind_such_tabs_are_those_of_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(yaml_events, "MAX_PURE_CHARACTERS", 0)
-    text = "a: |\n \tx\nb: >\n\n \ty\nc: {d: 1}\n"
-    assert [locate(text, place, yaml=True) for place in ("/a", "/b", "/c", "/c/d")] == [1, 3, 6, 6]
-    with pytest.raises(MalformedSource, match=r"f:7:1: key 'a' appears twice"):
-        parse_yaml(text + "a: 1\n", what="f")
-
-
-BLOCKS = st.lists(
-    st.sampled_from(["\t", "\t\t", "x", "- k: |", "a: >", " ", "", "  \ty", " |", ">-"]), min_size=1, max_size=6
-)
-
-
-@given(
-    st.lists(st.tuples(st.sampled_from(["|", ">", "|-", ">+", "!t |", '"']), st.integers(0, 12), BLOCKS), max_size=3)
-)
-def test_a_tab_that_libyaml_is_helped_with_means_what_the_slow_scanner_reads(
-    scalars: list[tuple[str, int, list[str]]],
-) -> None:
-    text = ""
-    for header, indent, lines in scalars:
-        text += f"- {header}\n" + "".join(f" {' ' * indent}{line}\n" for line in lines)
-    marked = yaml_events.Substitution.for_text(text).mark_tabs()
-    helped = events_of(lambda _: yaml_events.scan_by_libyaml(marked.text), text, marked)
-    assert helped is None or helped == events_of(yaml_events.scan_in_python, text)
 
 
 def test_a_text_too_long_for_the_slow_scanner_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
