@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-import textwrap
 from collections.abc import Sequence
 from inspect import signature
-from io import StringIO
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, CycloptsError, MissingArgumentError, Parameter, UnknownOptionError, UnusedCliTokensError
+from cyclopts.help import DefaultFormatter, PanelSpec
 
 from toolyard.cli.options import OUTPUT, VerbOptions, YardOptions, describe_unused, name_file
 from toolyard.cli.output import NotFoundError, fail, prepare_streams, print_either, set_verbosity, warn
@@ -26,11 +25,8 @@ from toolyard.model.errors import (
 )
 
 if TYPE_CHECKING:
-    from cyclopts.help import HelpEntry, HelpPanel
+    from cyclopts.help import HelpPanel
     from rich.console import Console, ConsoleOptions
-
-_WIDEST, _NAMES = 100, 26
-"""Columns: of a page, and of the names; what stands beside a longer name begins on the next line."""
 
 
 def show_default(value: Any) -> str | None:
@@ -38,46 +34,15 @@ def show_default(value: Any) -> str | None:
     return None if value is False or value in (None, "", ()) else str(value)
 
 
-class HelpText:
-    """Help in two columns of plain text, folded to the width of the terminal; rich is imported when it is printed."""
+class HelpPage(DefaultFormatter):
+    """Help without boxes, which are of no use in pipes; rich is imported when it is printed."""
 
     def __call__(self, console: Console, options: ConsoleOptions, panel: HelpPanel) -> None:
         """One panel."""
-        if panel.entries:
-            lines = [f"{'Options' if str(panel.title) == 'Parameters' else panel.title}:"]
-            for entry in panel.entries:
-                lines += _lay_out(entry, min(console.width, _WIDEST), is_command=panel.format == "command")
-            console.out("\n".join([*lines, ""]), highlight=False)
+        from rich.box import Box
 
-    def render_usage(self, console: Console, options: ConsoleOptions, usage: Any) -> None:
-        """The first line."""
-        console.out(f"Usage: {_to_text(usage).removeprefix('Usage: ')}\n", highlight=False)
-
-    def render_description(self, console: Console, options: ConsoleOptions, description: Any) -> None:
-        """The text above the panels."""
-        for paragraph in _to_text(description).split("\n\n"):
-            text = textwrap.fill(paragraph, min(console.width, _WIDEST), break_on_hyphens=False)
-            console.out(f"{text}\n", highlight=False)
-
-
-def _to_text(described: Any) -> str:
-    """What rich would print, were there room for a paragraph on a line."""
-    from rich.console import Console
-
-    file = StringIO()
-    Console(file=file, width=10_000, color_system=None).print(described or "", highlight=False, markup=False)
-    return "\n".join(line.strip() for line in file.getvalue().splitlines()).strip()
-
-
-def _lay_out(entry: HelpEntry, width: int, *, is_command: bool) -> list[str]:
-    named = (*entry.positive_names, *entry.positive_shorts) if is_command else entry.display_labels_with_metavar
-    notes = [f"One of {', '.join(entry.choices)}."] if entry.choices else []
-    notes += [f"Default: {entry.default}."] if entry.default is not None else []
-    notes += ["Required."] if entry.required else []
-    text, names = " ".join([_to_text(entry.description), *notes]), ", ".join(named)
-    lines = textwrap.wrap(text, max(width - _NAMES - 4, 20), break_on_hyphens=False, break_long_words=False)
-    first = lines.pop(0) if lines and len(names) <= _NAMES else ""
-    return [f"  {names:<{_NAMES}}  {first}".rstrip(), *(" " * (_NAMES + 4) + line for line in lines)]
+        plain = PanelSpec(box=Box("    \n" * 8), padding=(0, 1), expand=False)
+        DefaultFormatter(panel_spec=plain)(console, options, panel)
 
 
 app = App(
@@ -86,7 +51,7 @@ app = App(
     version=VERSION,
     version_flags=["--version"],
     default_parameter=Parameter(show_default=show_default, negative=""),
-    help_formatter=HelpText(),
+    help_formatter=HelpPage(),
 )
 _GROUPS = {
     "session": "Inspect and fork sessions.",
