@@ -226,11 +226,6 @@ FED = [
 
 NOT_FED = [
     (
-        "nobody sends in the name of a contact",
-        tool("list_contacts", gives={"contacts": many(record(phone=TEXT))}),
-        tool("send_sms", {"from": TEXT, "text": TEXT}),
-    ),
-    (
         "after a date is not after a page",
         tool("get_event", gives={"start_date": TEXT}, namespace="calendar"),
         tool("search_contacts", {"after": said("The paging cursor of the last resource that was read.")}),

@@ -232,7 +232,7 @@ def _pack_pair(first: Array, second: Array) -> Array:
     return first.astype(np.int64) << 32 | second.astype(np.int64)
 
 
-VERSION = 15
+VERSION = 16
 """Part of the cache key; increase it when the rules change."""
 
 NEIGHBORS = 10

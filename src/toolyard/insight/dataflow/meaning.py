@@ -177,21 +177,10 @@ class ToolSubject(NamedTuple):
     """The owners of the ids in its path or name."""
     channel: str
     """The sort of address by which it reaches people."""
-    words: Phrase
-    """The words of its name."""
-
     creates: bool
     """Whether it creates its subject."""
     reads: bool
     """Whether it searches or reads."""
-
-    def is_sender(self, name: str) -> bool:
-        """Whether a parameter of this name identifies the sender."""
-        return bool(self.channel) and not self.reads and not names.SENDERS.isdisjoint(name_words(name))
-
-    def returns_own_address(self, sort: str) -> bool:
-        """Whether the addresses it returns are the caller's own."""
-        return find_sort(self.noun)[0] == sort or not names.SELF_WORDS.isdisjoint(self.words)
 
 
 def read_meaning(field: SchemaField, context: ContainerContext, subject: ToolSubject) -> tuple[Name | None, int]:
@@ -210,10 +199,6 @@ def read_meaning(field: SchemaField, context: ContainerContext, subject: ToolSub
     name = _read_sort(name, field, context, subject.channel)
     if not name.identifies and name.attribute not in names.SORTS:
         name = _read_moment(name, field, subject)
-    if name.attribute in names.OWN_SORTS and (
-        subject.returns_own_address(name.attribute) if side else subject.is_sender(field.name)
-    ):
-        name = name._replace(attribute=names.OWN_SORTS[name.attribute])
     return name, FOREIGN if subject.creates and name.attribute == "text" and kinds & STRING else 0
 
 

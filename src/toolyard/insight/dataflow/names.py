@@ -63,7 +63,7 @@ SORTS: dict[str, tuple[str, float, float]] = {
 SORTS |= {
     sort: ("", float(alone), float(owned))
     for sort, alone, owned in split_table("""
-    own_email .95 .9, own_phone .95 .9, begin .8 .85, end .8 .85, due .8 .85, departs .8 .85, returns .8 .85, since .8
+    begin .8 .85, end .8 .85, due .8 .85, departs .8 .85, returns .8 .85, since .8
     .85, until .8 .85, moment .8 .75, query .95 .8""")
 }  # fmt: skip
 """Sorts recognised by more than their names."""
@@ -83,10 +83,6 @@ ROLES = PERSONS | word_set("""
 STANDARDS = {r"e\.?164": "phone", r"iso[- ]?4217": "currency", r"iso[- ]?3166(?!-2)": "country", r"iata\b": "airport",
              r"iso[- ]?639|bcp[- ]?47": "language", r"iana\b": "time zone"}  # fmt: skip
 CONTACT_SORTS = word_set("email phone url")
-# The sender's address is the caller's own, so another person's address does not fit.
-SENDERS = word_set("from sender caller")
-OWN_SORTS = {"email": "own_email", "phone": "own_phone"}
-SELF_WORDS = word_set("me my self current authenticated whoami")
 # Words of a tool that imply the sort of address, where a parameter only names the person.
 CHANNELS = {word: sort for sort, *words in split_table("""
     email email e-mail mail, phone sms call dial fax, location direction route travel distance trip ride transit
@@ -115,8 +111,8 @@ SYNONYMS = {
     name title 0.85, title name 0.85, login name 0.9, name login 0.75, email login 0.7, term query 0.85, query term
     0.85, keyword query 0.8, title subject 0.8, subject title 0.8, city location 0.85, location city 0.7, street
     location 0.7, airport location 0.6, price amount 0.7, total amount 0.7, day date 0.8, picture image 0.9, photo
-    image 0.9, image photo 0.9, own_phone phone 1, phone own_phone 0.45, own_email email 1, email own_email
-    0.45, begin since 0.9, moment since 0.85, end until 0.9, moment until 0.8, begin departs 0.9, end returns 0.9
+    image 0.9, image photo 0.9, begin since 0.9, moment since 0.85, end until 0.9, moment until 0.8, begin departs
+    0.9, end returns 0.9
     """)
 }  # fmt: skip
 

@@ -113,11 +113,9 @@ def read_profile(tool: Tool) -> ToolProfile:
     taken, given = read_fields(tool.parameters), read_fields(tool.output_parameters)
     needed = find_required_leaves(field.path for field in taken.found if field.required)
     inputs = _read_values(
-        taken.found, meaning.ToolSubject(0, noun, id_owners, names.find_channel(text), words, creates, reads), needed
+        taken.found, meaning.ToolSubject(0, noun, id_owners, names.find_channel(text), creates, reads), needed
     )
-    outputs = _read_values(
-        given.found, meaning.ToolSubject(meaning.OUTPUT, noun, {}, "", words, False, reads), frozenset()
-    )
+    outputs = _read_values(given.found, meaning.ToolSubject(meaning.OUTPUT, noun, {}, "", False, reads), frozenset())
     if not names.DELETE_VERBS.isdisjoint(words[:2]):
         # The ids a deleting tool returns no longer refer to anything.
         gone = frozenset(map(_last_words, inputs.paths))
