@@ -49,7 +49,7 @@ main = module.main
 main(given["config"])
 """
 _ANSWER_SECONDS = 10.0
-_END_SECONDS = 5.0
+_END_SECONDS = 10.0
 _WORDS = 2000
 
 

@@ -2,6 +2,8 @@
 
 import os
 import stat
+import subprocess
+import sys
 
 import pytest
 
@@ -104,3 +106,33 @@ def test_the_folder_around_those_of_the_workers_is_not_theirs(pools):
     assert pool.call(script(OTHERS), "rename", {}, deadline=soon()).value == "PermissionError"
     folder = os.stat(pool._supervisor._fork_server._folder)
     assert (folder.st_uid, stat.S_IMODE(folder.st_mode)) == (0, 0o711)
+
+
+ENDING = """
+import os, time
+from toolyard.links.scripts.inside import kernel
+
+def fork_chain(length):
+    # Each process in a session of its own, with the next one as its child.
+    os.setsid()
+    if length and os.fork() == 0:
+        fork_chain(length - 1)
+    if not length:
+        os.write(ready, b".")
+    time.sleep(600)
+
+kernel.adopt_orphans()
+reader, ready = os.pipe()
+if os.fork() == 0:
+    fork_chain(12)
+os.read(reader, 1)
+rounds, find = [], kernel._find_strangers
+kernel._find_strangers = lambda known: rounds.append(find(known)) or rounds[-1]
+print(kernel.kill_strangers(()), len(rounds[0]), max(map(len, rounds)))
+"""
+
+
+@pytest.mark.process
+def test_all_generations_of_a_process_are_stopped_before_any_is_killed():
+    shown = subprocess.run([sys.executable, "-c", ENDING], capture_output=True, text=True, check=True).stdout
+    assert shown.split() == ["True", "13", "13"]

@@ -8,15 +8,15 @@ import stat
 import struct
 import time
 from contextlib import suppress
-from signal import SIGKILL
+from signal import SIGKILL, SIGSTOP
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
-_SWEEP_SECONDS = 2.0
+_SWEEP_SECONDS = 4.0
 _DEATH_SIGNAL, _DUMPABLE, _SECCOMP, _SUBREAPER, _NO_NEW_PRIVILEGES = 1, 4, 22, 36, 38
 _CAPABILITY_VERSION, _CAPABILITY_BYTES = 0x20080522, 24
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
@@ -186,17 +186,39 @@ def kill_strangers(known: Collection[int]) -> bool:
     Requires `adopt_orphans`: processes that left their group and lost their parent are then found here.
     """
     end = time.monotonic() + _SWEEP_SECONDS
-    while strangers := [pid for pid in _children() if pid not in known]:
-        for pid in strangers:
-            kill_group(pid)
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, SIGKILL)
-        for pid in strangers:
-            with suppress(ChildProcessError):
-                os.waitpid(pid, os.WNOHANG)
+    while strangers := _find_strangers(known):
+        # All are stopped before any is killed: a killed process makes room for another fork, a stopped one does not.
+        stopped: set[int] = set()
+        while new := [pid for pid in strangers if pid not in stopped]:
+            _send_signal(SIGSTOP, new)
+            stopped.update(new)
+            if time.monotonic() > end:
+                break
+            strangers = _find_strangers(known)
+        _send_signal(SIGKILL, stopped)
+        for pid in _children():
+            if pid in stopped:
+                with suppress(ChildProcessError):
+                    os.waitpid(pid, os.WNOHANG)
         if time.monotonic() > end:
             return False
     return True
+
+
+def _find_strangers(known: Collection[int]) -> list[int]:
+    """The children of this process that are not `known`, and all their descendants."""
+    found = [pid for pid in _children() if pid not in known]
+    if found:
+        parents = {pid: _parent(pid) for pid in _numbers()}
+        for pid in found:
+            found.extend(child for child, parent in parents.items() if parent == pid)
+    return found
+
+
+def _send_signal(number: int, pids: Iterable[int]) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
 
 
 def _children() -> list[int]:
