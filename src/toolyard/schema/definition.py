@@ -5,8 +5,7 @@ belong to the user and go to `metadata`.
 
 The schemas are returned as written, and their contents are read by `normalise`. Anthropic writes `input_schema`, MCP
 `inputSchema`, ARP `returns`; other catalogs list parameters under `arguments`, `inputs`, `input_parameters`, in two
-lists, of which one is optional, or as Home Assistant's `fields`, whose selectors are types. What looks like parameters
-in another place is noted, so that none are lost silently.
+lists, of which one is optional. What looks like parameters in another place is noted, so that none are lost silently.
 """
 
 from __future__ import annotations
@@ -48,12 +47,6 @@ _EMPTY_KEYWORDS = SCHEMA_MAPS | {"type", "required", "additionalProperties", "$s
 _PARAMETER_KEYWORDS = frozenset(
     {"type", "description", "desc", "enum", "default", "required", "schema", "$ref", "anyOf"}
 )
-_SELECTED_TYPES = {
-    "boolean": "boolean",
-    "number": "number",
-    **dict.fromkeys(("text", "template", "select", "date", "time", "datetime", "icon"), "string"),
-}
-"""Types of the values that a selector of Home Assistant offers; those of other selectors are left open."""
 _PARAMETERS_IN_TEXT = re.compile(
     r"^[ \t]*[#* ]*(?:Args|Arguments|Params|Parameters|Inputs?)[:* ]*\n\s*(?:[-*`]|\w+ ?[:(])"
     r"|[:@]param(?:eter)?\s+\S"
@@ -271,10 +264,6 @@ def read_input(entry: Mapping[str, Any], changes: list[Change]) -> tuple[Any, se
         changes.extend(Change(f"/{key}", f"{key!r} read as part of 'parameters'") for key, _ in halves)
         items = [_flag_required(item, match[1] != "optional") for key, match in halves for item in entry[key]]
         return items, used | {key for key, _ in halves}
-    fields = _list_fields(entry.get("fields"))
-    if any(isinstance(field.get("selector"), dict) for field in fields.values()):
-        changes.append(Change("/fields", "'fields' read as 'parameters'"))
-        return {name: _read_field(field) for name, field in fields.items()}, used | {"fields"}
     if isinstance(entry.get("properties"), (dict, list)):
         changes.append(Change("/properties", "'properties' beside the name read as 'parameters'"))
         own = {key: entry[key] for key in ("type", "required", "additionalProperties", "$defs") if key in entry}
@@ -285,42 +274,6 @@ def read_input(entry: Mapping[str, Any], changes: list[Change]) -> tuple[Any, se
 def read_output(entry: Mapping[str, Any], changes: list[Change]) -> tuple[Any, set[str]]:
     """The output schema of the entry as it is written, and the keys that it was found under."""
     return _read_schema(entry, _OUTPUT_KEYS, _is_output_key, changes)
-
-
-def _list_fields(fields: Any) -> dict[str, dict[str, Any]]:
-    """The fields of a Home Assistant action, those of collapsed groups among them; empty for anything else."""
-    found: dict[str, dict[str, Any]] = {}
-    for name, field in fields.items() if isinstance(fields, dict) else ():
-        if not isinstance(field, dict | None):
-            return {}
-        group = field.get("fields") if field else None
-        if not isinstance(group, dict):
-            found[name] = field or {}
-        elif (inside := _list_fields(group)) or not group:
-            found |= inside
-        else:
-            return {}
-    return found
-
-
-def _read_field(field: dict[str, Any]) -> dict[str, Any]:
-    selector = field.get("selector")
-    rest = {key: value for key, value in field.items() if key != "selector"}
-    return {**_read_selector(selector), **rest} if isinstance(selector, dict) else rest
-
-
-def _read_selector(selector: dict[str, Any]) -> dict[str, Any]:
-    kind, said = next(iter(selector.items()), ("", None))
-    options = said if isinstance(said, dict) else {}
-    schema: dict[str, Any] = {"type": _SELECTED_TYPES[kind]} if kind in _SELECTED_TYPES else {}
-    if kind == "number":
-        schema |= {limit: options[key] for key, limit in (("min", "minimum"), ("max", "maximum")) if key in options}
-    listed = options.get("options")
-    if kind == "select" and isinstance(listed, list) and listed and options.get("custom_value") is not True:
-        values = [item.get("value") if isinstance(item, dict) else item for item in listed]
-        # YAML reads an option such as `1` as a number; then the values are left open, since no text equals it.
-        schema = {**schema, "enum": values} if all(isinstance(value, str) for value in values) else {}
-    return {"type": "array", "items": schema} if options.get("multiple") is True else schema
 
 
 def _join_locations(entry: Mapping[str, Any], changes: list[Change]) -> tuple[Any, set[str]] | None:
