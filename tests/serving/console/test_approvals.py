@@ -94,6 +94,10 @@ def test_the_inbox_shows_what_a_call_would_change_and_approving_lets_it_run_once
     assert "What it would change" in page and "refunded" in page and 'href="/console/approvals"' in page
     assert decide(client, waiting["id"], "approve", reason="fine").status_code == 303
     assert pending(client) == []
+    link = f"/console/tools/shop::update_order?approval={waiting['id']}"
+    assert link in client.get(f"/console/approvals/{waiting['id']}").text
+    shown = client.get(link.replace("order?", "order.json?")).json()
+    assert shown["filled"] == {"a0": str(order["order_id"]), "a1": "refunded"} and shown["session"] == "desk"
     assert call(yard, "shop::update_order", order)["result"]["status"] == "refunded"
     record = client.get(f"/console/approvals/{waiting['id']}.json").json()
     assert record["state"] == "used" and record["reason"] == "fine" and record["outcome"]["code"] == "ok"

@@ -65,7 +65,10 @@ class _Draft(msgspec.Struct, frozen=True):
 
 
 async def show_tool(service: Service, request: Request) -> Data:
-    """`GET /console/tools/{name}`; `?session=` selects the session, `&entry=` fills in the arguments of that entry."""
+    """`GET /console/tools/{name}`; `?session=` selects the session, `&entry=` fills in the arguments of that entry.
+
+    `?approval=` selects session and arguments of an approved call.
+    """
     found = _find_overloads(service.catalog, request)
     chosen = query_str(request, "fingerprint") or ""
     tool = next((one for one in found if chosen and one.fingerprint.startswith(chosen)), None)
@@ -74,6 +77,9 @@ async def show_tool(service: Service, request: Request) -> Data:
     fields = make_fields(tool.parameters)
     session, at = query_str(request, "session") or "", query_int(request, "at", 0, _MOST_ENTRIES, -1)
     arguments = await _find_sent_arguments(service, request, session)
+    if approval := query_str(request, "approval"):
+        held = await service.approvals.show(caller_of(request).principal, approval)
+        session, arguments = held["session_id"], held["arguments"]
     as_json = query_str(request, "as") == _JSON
     filled = None
     if not as_json:
