@@ -381,7 +381,7 @@ class ForkTree extends HTMLElement {
   }
 }
 
-const READABLE = 0.6;
+const READABLE = 0.6, GAP = 40;
 
 // A list of edges drawn by Cytoscape, with tools linked to their pages. The list stays for keyboards and screen readers.
 class EdgeDrawing extends HTMLElement {
@@ -390,7 +390,6 @@ class EdgeDrawing extends HTMLElement {
     const rows = [...byId(this.dataset.list).tBodies[0].rows].map((row) => [...row.querySelectorAll("a")]);
     const tools = new Map(rows.flat().map((link) => [link.href, link.textContent]));
     this.hidden = false;
-    const isWide = this.clientWidth > this.clientHeight;
     const drawing = globalThis.cytoscape({
       container: this,
       elements: [
@@ -398,22 +397,14 @@ class EdgeDrawing extends HTMLElement {
         ...rows.map(([source, target]) => ({ data: { source: source.href, target: target.href } })),
       ],
       style: this.paint(),
-      // Levels go to the right if the drawing is wider than high, else downwards.
-      layout: { name: "breadthfirst", directed: true, spacingFactor: 1, padding: 16, boundingBox: { x1: 0, y1: 0, w: 1, h: 1 }, transform: isWide ? (_, { x, y }) => ({ x: y * 1.4, y: x * 0.4 }) : (_, { x, y }) => ({ x: x * 1.1, y }) },
+      layout: { name: "preset" },
       minZoom: 0.1,
       maxZoom: 2,
       autoungrabify: true,
       boxSelectionEnabled: false,
       userZoomingEnabled: false,
     });
-    // Edges within a level would overlap each other and the tools between, so attach them at the sides and curve them.
-    const [across, along] = isWide ? ["x", "y"] : ["y", "x"];
-    drawing.edges().forEach((edge) => {
-      const [from, to] = [edge.source().position(), edge.target().position()], reach = to[along] - from[along];
-      if (Math.abs(to[across] - from[across]) > 1) return;
-      const side = isWide === reach > 0 ? -50 : 50, end = isWide ? `${side}% 0` : `0 ${side}%`;
-      edge.style({ "curve-style": "unbundled-bezier", "edge-distances": "endpoints", "control-point-distances": 25 + Math.abs(reach) / 5, "control-point-weights": 0.5, "source-endpoint": end, "target-endpoint": end });
-    });
+    this.arrange(drawing);
     this.showReadable(drawing);
     drawing.on("tap", "node", (event) => location.assign(event.target.id()));
     drawing.on("mouseover", "node", ({ target }) => drawing.elements().difference(target.closedNeighborhood()).addClass("aside"));
@@ -425,6 +416,45 @@ class EdgeDrawing extends HTMLElement {
       make("button", { type: "button", class: "quiet", onclick: () => drawing.fit(undefined, 16) }, "Show all"),
       make("span", { class: "fine" }, "Drag to move; choose a tool to open it.")));
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => drawing.style(this.paint()));
+  }
+
+  // The connected groups fill rows of the drawing's proportions, highest first.
+  arrange(drawing) {
+    // The layout takes tools for empty if no style changed since their labels were measured, and puts them on one spot.
+    drawing.elements().boundingBox();
+    drawing.nodes().style("width", 170);
+    const groups = drawing.elements().components().map((group) => ({ group, box: this.layOut(group) })).sort((one, other) => other.box.h - one.box.h);
+    const area = groups.reduce((sum, { box }) => sum + (box.w + GAP) * (box.h + GAP), 0);
+    const width = Math.max(Math.sqrt((area * this.clientWidth) / this.clientHeight), ...groups.map(({ box }) => box.w));
+    let x = 0, y = 0, height = 0;
+    for (const { group, box } of groups) {
+      if (x + box.w > width) [x, y, height] = [0, y + height + GAP, 0];
+      group.nodes().shift({ x: x - box.x1, y: y - box.y1 });
+      [x, height] = [x + box.w + GAP, Math.max(height, box.h)];
+    }
+  }
+
+  // The levels of a group go to the right, or downwards if it is too wide for the drawing and that is narrower.
+  layOut(group) {
+    const place = (transform) => {
+      group.layout({ name: "breadthfirst", directed: true, fit: false, spacingFactor: 1, boundingBox: { x1: 0, y1: 0, w: 1, h: 1 }, transform: (_, at) => transform(at) }).run();
+      return group.boundingBox();
+    };
+    const toRight = ({ x, y }) => ({ x: y * 1.4, y: x * 0.4 }), down = ({ x, y }) => ({ x: x * 1.1, y });
+    let box = place(toRight), isWide = true;
+    if (box.w * READABLE > this.clientWidth) {
+      isWide = place(down).w >= box.w;
+      box = place(isWide ? toRight : down);
+    }
+    // Edges within a level would overlap each other and the tools between, so attach them at the sides and curve them.
+    const [across, along] = isWide ? ["x", "y"] : ["y", "x"];
+    group.edges().forEach((edge) => {
+      const [from, to] = [edge.source().position(), edge.target().position()], reach = to[along] - from[along];
+      if (Math.abs(to[across] - from[across]) > 1) return;
+      const side = isWide === reach > 0 ? -50 : 50, end = isWide ? `${side}% 0` : `0 ${side}%`;
+      edge.style({ "curve-style": "unbundled-bezier", "edge-distances": "endpoints", "control-point-distances": 25 + Math.abs(reach) / 5, "control-point-weights": 0.5, "source-endpoint": end, "target-endpoint": end });
+    });
+    return box;
   }
 
   // Fit the drawing, curves included. If it would be too small to read, show its top left corner at a readable size.
@@ -439,7 +469,7 @@ class EdgeDrawing extends HTMLElement {
   paint() {
     const styles = getComputedStyle(this), colour = (name) => styles.getPropertyValue(`--${name}`).trim();
     return [
-      { selector: "node", style: { label: "data(label)", shape: "round-rectangle", width: 170, height: "label", padding: 7, color: colour("ink"), "background-color": colour("sunk"), "border-color": colour("line-strong"), "border-width": 1, "font-family": "monospace", "font-size": 11, "text-valign": "center", "text-wrap": "wrap", "text-max-width": 170, "text-overflow-wrap": "anywhere" } },
+      { selector: "node", style: { label: "data(label)", shape: "round-rectangle", height: "label", padding: 7, color: colour("ink"), "background-color": colour("sunk"), "border-color": colour("line-strong"), "border-width": 1, "font-family": "monospace", "font-size": 11, "text-valign": "center", "text-wrap": "wrap", "text-max-width": 170, "text-overflow-wrap": "anywhere" } },
       { selector: ".aside", style: { opacity: 0.2 } },
       { selector: "edge", style: { width: 1.2, "line-color": colour("line-strong"), "target-arrow-color": colour("line-strong"), "target-arrow-shape": "triangle", "arrow-scale": 0.7, "curve-style": "bezier" } },
     ];
