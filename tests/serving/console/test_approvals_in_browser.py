@@ -147,3 +147,12 @@ def test_a_list_that_grows_by_itself_stays_where_it_is_read(page, yard):
     yard.invoke("core::calc", {"expression": "6 * 7"})
     page.wait_for_function("count => document.querySelectorAll('.rows a').length > count", arg=count)
     assert page.evaluate(seen) == before and page.problems == []
+
+
+def test_a_session_grows_by_itself_and_what_was_unfolded_stays_so(page, yard):
+    call(yard, "core::calc", {"expression": "1 + 1"})
+    page.goto(f"{yard.url}/console/sessions/desk")
+    page.locator(".timeline summary").click()
+    call(yard, "core::calc", {"expression": "6 * 7"})
+    page.locator(".timeline summary").get_by_text("6 * 7").wait_for()
+    assert page.locator(".timeline details[open]").count() == 1 and page.problems == []

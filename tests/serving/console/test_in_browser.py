@@ -351,7 +351,7 @@ def test_a_session_unfolds_call_by_call_and_is_forked(page, url):
     page.goto(f"{url}/console/sessions/visit")
     page.get_by_role("button", name="Fork", exact=True).click()
     page.wait_for_url(lambda there: "/console/sessions/" in there and not there.endswith("visit"))
-    assert page.locator(".timeline > li").count() == 5 and page.problems == []
+    assert page.locator(".timeline details").count() == 5 and page.problems == []
 
 
 def test_forks_can_be_collapsed(page, url):

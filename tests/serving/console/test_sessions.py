@@ -48,7 +48,7 @@ def test_the_json_of_the_screens_has_fields_that_scripts_rely_on(trip, browse):
     listed = client.get("/console/sessions.json").json()
     assert sorted(listed) == ["may_begin", "page", "pages", "sessions", "total"]
     shown = client.get("/console/sessions/trip.json").json()
-    fields = ["after", "at", "entries", "length", "may_begin", "page_size", "session_id", "state_hash"]
+    fields = ["after", "at", "entries", "fork_of", "length", "may_begin", "page_size", "session_id", "state_hash"]
     assert sorted(shown) == [*fields, "world", "world_hash"]
 
 
@@ -180,7 +180,7 @@ def test_a_call_is_simulated_after_an_entry_and_changes_nothing(shop, browse):
     assert [one["session_id"] for one in client.get("/console/sessions.json").json()["sessions"]] == ["desk"]
 
 
-def test_forks_are_listed_below_their_parents(trip, browse):
+def test_sessions_are_listed_last_used_first_with_forks_below_their_parents(trip, browse):
     for new, old in (("a-fork", "trip"), ("fork-of-fork", "a-fork"), ("z-fork", "trip")):
         trip.post(f"/v1/sessions/{old}/fork", {"session_id": new})
     trip.post("/v1/sessions", {"session_id": "alone"})
@@ -190,9 +190,11 @@ def test_forks_are_listed_below_their_parents(trip, browse):
         rows = client.get("/console/sessions.json").json()["sessions"]
         return [(row["session_id"], row["depth"]) for row in rows]
 
-    forks = [("trip", 0), ("a-fork", 1), ("fork-of-fork", 2), ("z-fork", 1)]
-    assert tree() == [("alone", 0), *forks]
+    assert tree() == [("alone", 0), ("trip", 0), ("z-fork", 1), ("a-fork", 1), ("fork-of-fork", 2)]
+    run(trip, "fork-of-fork", "core::echo", text="the last one used")
+    assert tree() == [("trip", 0), ("a-fork", 1), ("fork-of-fork", 2), ("z-fork", 1), ("alone", 0)]
+    assert client.get("/console/sessions/a-fork.json").json()["fork_of"] == "trip"
     assert client.get("/console/sessions").text.count('class="badge">fork') == 3
     trip.ask("DELETE", "/v1/sessions/a-fork")
-    assert tree() == [("alone", 0), ("fork-of-fork", 0), ("trip", 0), ("z-fork", 1)]
+    assert tree() == [("fork-of-fork", 0), ("alone", 0), ("trip", 0), ("z-fork", 1)]
     assert client.get("/console/sessions?page=made-up").status_code == 400

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
+from operator import itemgetter
 from typing import Any, Literal, get_args
 
 from starlette.requests import Request
@@ -69,13 +70,13 @@ async def show_call(service: Service, request: Request) -> Row:
 
 
 async def show_sessions(service: Service, request: Request) -> Row:
-    """`GET /console/sessions`: a page of the caller's sessions by id, each followed by its forks."""
+    """`GET /console/sessions`: a page of the caller's sessions, last used first, each followed by its forks."""
     principal, sessions = caller_of(request).principal, service.yard.tool_engine.sessions
     owner = principal.owner or ""
     found, parents = await sessions.off_loop(lambda: (list_sessions(sessions, owner), find_parents(sessions, owner)))
     rows: list[Row] = [
         {"session_id": name, "entries": count, "used": format_time(sessions, used), "fork_of": parents.get(name)}
-        for name, count, used in found
+        for name, count, used in sorted(found, key=itemgetter(2), reverse=True)
     ]
     pages = max(1, -(-len(rows) // _SESSIONS))
     page = min(query_int(request, "page", 1, _MAX_INT, 1), pages)
@@ -85,11 +86,20 @@ async def show_sessions(service: Service, request: Request) -> Row:
 
 
 def _arrange_tree(rows: list[Row]) -> list[Row]:
-    """Order rows depth-first, each fork after its parent, and add the `depth` of each."""
+    """Order rows depth-first, each fork after its parent, and add the `depth` of each.
+
+    The tree of the first row comes first, although that row may be deep in it.
+    """
     names = {row["session_id"] for row in rows}
+    by_name: dict[str | None, Row] = {row["session_id"]: row for row in rows}
     forks: dict[str | None, list[Row]] = {}
     for row in rows:
-        forks.setdefault(row["fork_of"] if row["fork_of"] in names else None, []).append(row)
+        climbed = by_name.pop(row["session_id"], None)
+        while climbed is not None:
+            parent = climbed["fork_of"]
+            # A parent that was deleted or is placed already ends the climb.
+            forks.setdefault(parent if parent in names else None, []).append(climbed)
+            climbed = by_name.pop(parent, None)
     arranged: list[Row] = []
     line = [(row, 0) for row in reversed(forks.get(None, []))]
     while line:
@@ -118,6 +128,7 @@ async def show_session(service: Service, request: Request) -> Row:
             entries.append({**call.to_dict(), "code": "ok" if info is None else info.code})
         return {
             "session_id": session_id,
+            "fork_of": find_parents(sessions, owner or "").get(session_id),
             "length": length,
             "state_hash": sessions.state_hash(session_id, owner),
             "entries": entries,

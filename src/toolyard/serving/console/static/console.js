@@ -31,7 +31,9 @@ function replaceParts(html, ids, onlyIfChanged = false) {
     const text = fresh.outerHTML;
     if (lastHtml.get(id) === text && onlyIfChanged) continue;
     lastHtml.set(id, text);
+    const open = [...old.querySelectorAll("details[open] > [id]")];
     old.replaceWith(document.adoptNode(fresh));
+    for (const { id: inside } of open) byId(inside)?.parentElement.setAttribute("open", "");
   }
   if (found && page.title) document.title = page.title;
   if (focused && document.activeElement?.id !== focused) (byId(focused) ?? linkAt(row))?.focus({ preventScroll: true });
@@ -260,7 +262,9 @@ const POLL_SECONDS = 2.5, SELDOM_SECONDS = 30;
 // A part of the page that refreshes on events, or by polling if the event stream is not available.
 class LivePart extends HTMLElement {
   connectedCallback() {
-    this.refresh = () => {
+    const { session } = this.dataset;
+    this.refresh = ({ type, data }) => {
+      if (session && type.startsWith("call.") && JSON.parse(data).session_id !== session) return;
       clearTimeout(this.soon);
       this.soon = setTimeout(() => this.swapIn(), 120);
     };
