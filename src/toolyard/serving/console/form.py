@@ -36,7 +36,15 @@ _MAX_PILLS = 4
 _SHORT_LABEL = 24
 _BRANCHING = frozenset({"anyOf", "oneOf", "if", "patternProperties", "dependentSchemas"})
 _FORMATS: dict[str, Kind] = {"date": "date", "date-time": "datetime", "password": "secret"}
-_BY_FORMAT = {"date": "2026-01-31", "date-time": "2026-01-31T12:00:00Z"}
+_BY_FORMAT = {
+    "date": "2026-01-31",
+    "date-time": "2026-01-31T12:00:00Z",
+    "time": "12:00:00Z",
+    "duration": "PT15M",
+    "email": "ann@example.org",
+    "uri": "https://example.org",
+    "uuid": "123e4567-e89b-42d3-a456-426614174000",
+}
 MAX_STEPS = 200
 """Limit on the values in all samples of one form, since schemas may be deep, wide and recursive."""
 _DEPTH, _WIDTH = 4, 8
@@ -103,10 +111,8 @@ class FormField(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_mandatory(self) -> bool:
-        """True if an empty control is always invalid, so that the browser may reject it."""
-        if not self.required or self.nullable or self.has_default:
-            return False
-        return self.kind not in ("text", "long", "secret", "lines")
+        """True if the browser rejects an empty control. Empty text may be valid, but is more often forgotten."""
+        return self.required and not self.nullable and not self.has_default and self.kind != "lines"
 
     @property
     def has_short_options(self) -> bool:
@@ -144,6 +150,11 @@ def indent_json(value: Any) -> str:
     return json.dumps(value, indent=2) if _FRAGILE.search(text) else text
 
 
+def is_plain_text(value: Any) -> bool:
+    """True for text of several lines, which is read more easily as it is than as JSON."""
+    return isinstance(value, str) and "\n" in value and not _FRAGILE.search(value)
+
+
 def _make_field(
     control: str, name: str, part: Any, refs: References, steps: Iterator[int], required: bool
 ) -> FormField:
@@ -158,7 +169,8 @@ def _make_field(
     if kind != "choice":
         options = ()
     examples = core.get("examples")
-    example = examples[0] if isinstance(examples, list) and examples else core.get("example")
+    usual = core.get("example", _BY_FORMAT.get(str(core.get("format"))))
+    example = examples[0] if isinstance(examples, list) and examples else usual
     # A branch of the schema may have another default; the outer one counts.
     sample = default if has_default else make_sample(core, refs, steps)
     return FormField(
