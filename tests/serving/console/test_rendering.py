@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 from hypothesis import given, strategies as st
 
 from toolyard.serving.console.catalog import CatalogRow
-from toolyard.serving.console.rendering import _environment
+from toolyard.serving.console.rendering import _environment, render_value
 
 TEXT = st.text(st.sampled_from("<>&\"'/= sonclickimgscript{}%"), max_size=30) | st.text(max_size=10)
 ROWS = """{% autoescape false %}{% for cells in found %}<a href="{{ cells[0] }}" title="{{ cells[1] }}">{{ cells|join("|") }}</a>
@@ -52,3 +52,9 @@ def test_values_of_a_tool_never_become_elements_or_attributes(name, label, names
     row = CatalogRow(name, label, namespace, text, "unknown", (), "", 2)
     for root in ("/yard", '/"><img src=x>'):
         assert Tags(render(root, tool_cells=[row])).seen == [LINK, BADGE]
+
+
+def test_text_of_several_lines_is_shown_as_it_is_unless_a_reader_could_not_see_all_of_it():
+    assert render_value("# One\n<two>") == ("# One\n&lt;two&gt;", True, 0)
+    for value in ("one line", "one\n\x1b[31mtwo", ["one\ntwo"]):
+        assert not render_value(value)[1]

@@ -244,7 +244,7 @@ def test_a_huge_answer_is_cut_and_says_so():
     service = service_of([function_tool(lambda: "x" * 1_000_000, namespace="a", name="b", parameters={})])
     with serve_app(app_of(service)) as url, httpx.Client(verify=False, base_url=url, headers={"origin": url}) as client:
         page = run(client, service, "a::b", {"mode": "execute"})
-        assert "more characters; ask the API for the whole of it" in page.text and len(page.content) < 300_000
+        assert "the last 800,002 characters are left out" in page.text and len(page.content) < 300_000
 
 
 @pytest.mark.parametrize(

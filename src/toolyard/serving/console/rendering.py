@@ -20,7 +20,7 @@ from starlette.responses import Response
 
 from toolyard.constants import VERSION
 from toolyard.model.errors import Held
-from toolyard.serving.console.form import indent_json
+from toolyard.serving.console.form import indent_json, is_plain_text
 from toolyard.serving.http_fault import Headers
 
 if TYPE_CHECKING:
@@ -144,13 +144,12 @@ def colour_json(text: str) -> Markup:
     return Markup("").join([*parts, escape_markup(text[end:])])
 
 
-def render_json(value: Any) -> Markup:
-    """A formatted JSON value, cut at `MAX_SHOWN` characters."""
-    text = indent_json(value)
-    if len(text) <= MAX_SHOWN:
-        return colour_json(text)
-    more = f"\n... {len(text) - MAX_SHOWN:,} more characters; ask the API for the whole of it"
-    return escape_markup(text[:MAX_SHOWN] + more)
+def render_value(value: Any) -> tuple[Markup, bool, int]:
+    """A value as formatted JSON or, if the second part is true, as text; and how many characters were cut off."""
+    is_text = is_plain_text(value)
+    text = value if is_text else indent_json(value)
+    cut = max(0, len(text) - MAX_SHOWN)
+    return escape_markup(text[:MAX_SHOWN]) if is_text or cut else colour_json(text), is_text, cut
 
 
 def shorten_json(value: Any, most: int = 160) -> str:
@@ -258,7 +257,7 @@ def _environment(root: str = "") -> Environment:
     )
     moment = Markup('<time datetime="{}" data-moment>{} UTC</time>')
     environment.filters.update(
-        render_json=render_json,
+        render_value=render_value,
         shorten_json=shorten_json,
         colour_json=colour_json,
         group_runs=group_runs,
