@@ -33,7 +33,7 @@ def test_every_rejection_is_listed_with_its_place_and_rewrites_with_their_pointe
     assert "unknown type '<b>nonsense</b>'" in source["rejected"][0]["reason"] and source["rewrites"][0]["pointer"]
     page = client.get("/console/sources").text
     assert "&lt;b&gt;nonsense&lt;/b&gt;" in page and "<b>" not in page and str(catalog) in page
-    assert "2 rejected: left out" in page and "1 rewritten: loaded" in page
+    assert "2 rejected: left out" in page and "1 rewrite: loaded" in page
 
 
 def test_reloading_shows_the_new_tools_and_marks_a_failing_source_stale(yard, catalog, browse):
