@@ -69,6 +69,14 @@ def pools():
         pool.close()
 
 
+@pytest.fixture(scope="module")
+def kept_pool():
+    """One pool for tests that need no other than all have."""
+    pool = ScriptPool(WorkerSettings(), "test scripts")
+    yield pool
+    pool.close()
+
+
 @pytest.fixture(params=AVAILABLE)
 def level(request):
     """Every sandbox level that this machine supports."""

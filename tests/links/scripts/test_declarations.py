@@ -98,10 +98,10 @@ TOOLS = [
         ("(" * 5000, "error", "Error"),
     ],
 )
-def test_a_file_that_declares_nothing_says_why(pools, text, kind, words):
+def test_a_file_that_declares_nothing_says_why(kept_pool, text, kind, words):
     import re
 
-    said = one(pools("rlimits"), text)
+    said = one(kept_pool, text)
     assert isinstance(said, ScriptFault)
     assert said.kind == kind
     assert re.search(words, said.message)
@@ -161,7 +161,7 @@ def test_files_that_got_no_process_while_another_took_them_all_are_read_afterwar
     pool = pools(ending_level, declare_seconds=1.0, processes=2)
     bomb = "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass\n"
     # Enough of them that some are read while the bomb goes off.
-    codes = [script(bomb, "bomb.py"), *(script(TOOL, f"good{number}.py") for number in range(40))]
+    codes = [script(bomb, "bomb.py"), *(script(TOOL, f"good{number}.py") for number in range(20))]
     said = pool.declare(codes, deadline=soon(60))
     assert isinstance(said[0], ScriptFault)
     assert [item for item in said[1:] if not isinstance(item, DeclaredTools)] == []
@@ -208,12 +208,12 @@ def test_many_files_are_read_in_groups_and_each_says_what_it_would_alone(pools, 
         "import re\nWORD = re.compile('(')\n" + TOOL,
         "from dataclasses import dataclass\n@dataclass\nclass A:\n    x: 'int' = 0\n" + TOOL,
         "import toolyard_script_f0\n" + TOOL,
-    ] * 8
+    ] * 4
     codes = [script(text, f"f{number}.py") for number, text in enumerate(texts)]
     together = pool.declare(codes, deadline=soon(60))
     alone = [item for code in codes[:9] for item in pool.declare([code], deadline=soon())]
     assert together[:9] == alone
-    assert [type(item) for item in together] == [type(item) for item in alone] * 8
+    assert [type(item) for item in together] == [type(item) for item in alone] * 4
     assert [type(item) for item in alone[:3]] == [DeclaredTools, DeclaredTools, ScriptFault]
 
 

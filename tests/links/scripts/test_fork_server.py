@@ -47,10 +47,10 @@ def run(name):
 
 
 @pytest.mark.parametrize("way", ["kill", "end", "terminate"])
-def test_all_processes_end_however_the_server_ends(level, way):
+def test_all_processes_end_however_the_server_ends(ending_level, way):
     name = uuid.uuid4().hex[:15]
     process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, level, SCRIPT, name, way],
+        [sys.executable, "-c", PROGRAM, ending_level, SCRIPT, name, way],
         stdout=subprocess.PIPE,
         stdin=subprocess.PIPE,
         text=True,
@@ -64,7 +64,7 @@ def test_all_processes_end_however_the_server_ends(level, way):
             process.send_signal(signal.SIGKILL if way == "kill" else signal.SIGTERM)
         process.wait(SOON)
         assert until(lambda: not named(name))
-        if level != "bwrap":
+        if ending_level != "bwrap":
             until(lambda: not Path(folder).parent.exists())
 
 
@@ -75,7 +75,7 @@ def test_closing_leaves_no_process_and_no_folder(pools, level):
     folder = pool.call(code, "folder", {}, deadline=soon()).value
     fork_server = pool._supervisor._fork_server._process.pid
     with pytest.raises(Exception, match="did not answer"):
-        pool.call(code, "run", {"name": name}, deadline=soon(3))
+        pool.call(code, "run", {"name": name}, deadline=soon(1))
     pool.close()
     assert not named(name)
     assert not Path(f"/proc/{fork_server}").exists()
@@ -87,7 +87,7 @@ def test_closing_while_workers_are_ended_lets_the_fork_server_end_by_itself(pool
     import threading
 
     code = script("import os\ndef run():\n    os._exit(3)\n")
-    for _ in range(5):
+    for _ in range(3):
         pool = pools(ending_level, workers=4)
 
         def work(pool=pool):
