@@ -109,6 +109,7 @@ def test_what_may_be_meant_for_us_beside_a_list_is_refused(tmp_path, document):
         ({"schema_version": "v1", "name_for_human": "T", "api": {"url": "u"}}, "a manifest of a plugin"),
         ({"namespace": "n", "name_for_human": "T", "functions": [A], "runtimes": []}, "a manifest of a plugin"),
         ({"manifestVersion": "1", "name": {"short": "a"}, "description": {"short": "d"}}, "a manifest of a plugin"),
+        ({"applicationName": "a", "apiDependencies": {"graph": {"apiDescriptionUrl": "u"}}}, "a manifest of a plugin"),
         ({"manifest_version": "0.2", "name": "x", "server": {}, "tools": [{"name": "a"}]}, "the manifest of an MCP"),
         (
             {"name": "x", "description": "d", "version": "1", "remotes": [{"url": "u"}]},
@@ -134,6 +135,10 @@ def test_a_list_beside_what_may_be_a_namespace_is_refused_with_the_key_it_stands
         ({"type": "web_search_20250305", "name": "web_search"}, "a tool that a provider runs"),
         ({"googleSearch": {}}, "'googleSearch' is a tool that a provider runs"),
         ({"system": 'Functions: [{"name": "a", "parameters": {}}]', "chat": "hi"}, "the text of 'system' are not read"),
+        (
+            {"name": "x", "description": "d", "version_detail": {}, "packages": []},
+            "the registry's entry of an MCP server",
+        ),
         ({"type": "custom", "name": "sql", "description": "d", "format": {"type": "grammar"}}, "takes text"),
     ],
 )

@@ -260,10 +260,12 @@ _OTHER_FORMATS = (
     ({"name_for_human", "runtimes"}, f"this is {_PLUGIN}, or its MCP server: {{type: mcp, url: ...}}"),
     ({"name_for_human", "api"}, f"this is {_PLUGIN}"),
     ({"manifestVersion", "description"}, f"this is {_PLUGIN}"),
+    ({"applicationName", "apiDependencies"}, f"this is {_PLUGIN}"),
     ({"manifest_version", "server"}, f"this is the manifest of {_SERVER}"),
     ({"dxt_version", "server"}, f"this is the manifest of {_SERVER}"),
     ({"name", "description", "version", "packages"}, f"this is the registry's entry of {_SERVER}"),
     ({"name", "description", "version", "remotes"}, f"this is the registry's entry of {_SERVER}"),
+    ({"name", "description", "version_detail"}, f"this is the registry's entry of {_SERVER}"),
     ({"servers", "metadata"}, f"this is a registry's list; an entry is of {_SERVER}"),
 )
 """Documents of other programs, recognised by their keys, with a suggestion of a supported form."""

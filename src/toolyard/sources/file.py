@@ -358,6 +358,8 @@ class _CatalogReader:
                 except MalformedSource as error:
                     # An error in one page, or in one tool without a name, does not affect the others.
                     refused = None if _is_tool(raw) else str(error).removeprefix(f"{self._where}: ")
+                if inner is None and refused is None and (foreign := explain_foreign(raw, self._where)) is not None:
+                    refused = None if _has_input(raw) else foreign
             elif len(path) < _MAX_NESTING and isinstance(raw, list) and any(map(_is_mapping, raw)):
                 inner = self.read_list(raw, (*path, str(index)), namespace)
             elif isinstance(raw, str):
