@@ -33,9 +33,16 @@ def test_the_same_tool_in_every_dialect(raw, changed):
     assert bool(changes) is changed
 
 
-@pytest.mark.parametrize("key", ["output_parameters", "output_schema", "outputSchema", "returns", "responseJsonSchema"])
+@pytest.mark.parametrize(
+    "key", ["output_parameters", "output_schema", "outputSchema", "returns", "responseJsonSchema", "return_data"]
+)
 def test_output_schemas_are_found_under_their_names(key):
     assert read({"name": "t", key: SCHEMA})[0].output_parameters == SCHEMA
+
+
+def test_a_description_of_several_texts_is_the_one_for_models_or_in_english():
+    for texts in ({"human": {"en_US": "no"}, "llm": "Find."}, {"zh_Hans": "no", "en_US": "Find."}):
+        assert read({"name": "t", "description": texts, "parameters": SCHEMA})[0].description == "Find."
 
 
 def test_text_under_returns_is_not_a_schema():
@@ -269,6 +276,8 @@ CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required"
         {"name": "t", "description": "d", "requestSchema": CITY, "responseSchema": {"type": "string"}},
         {"name": "t", "schema": json.dumps([{"property": "city", "type": "string", "required": True}])},
         {"title": "t", "description": "d", **CITY},
+        {"id": "t", "desc": "d", "parameters": CITY},
+        {"identity": {"name": "t", "author": "a"}, "description": {"human": {}, "llm": "d"}, "parameters": CITY},
     ],
 )
 def test_what_other_systems_write_around_or_beside_a_schema_costs_nothing_of_it(raw):

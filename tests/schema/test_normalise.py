@@ -60,6 +60,10 @@ CITY = {"type": "string"}
             {"type": "object", "properties": {"a": {"enum": [1, 2]}, "b": {**CITY, "description": "x"}}},
         ),
         (
+            {"a": {"type": "select", "llm_description": "x", "options": [{"value": "1", "label": {"en": "One"}}]}},
+            {"type": "object", "properties": {"a": {"type": "string", "description": "x", "enum": ["1"]}}},
+        ),
+        (
             {"type": "object", "properties": {"a": {**CITY, "optional": True}, "b": CITY}},
             {"type": "object", "properties": {"a": CITY, "b": CITY}, "required": ["b"]},
         ),

@@ -34,7 +34,7 @@ _INPUT = re.compile(
     r"|(?:tool|function|api|call|run|request)?(?:json)?schema"
 )
 _OUTPUT = re.compile(
-    rf"(?:tool|function|api|call)?(?:output|return|response|result)s?(?:{_PARAMETERS}|fields?)?{_SCHEMA}"
+    rf"(?:tool|function|api|call)?(?:output|return|response|result)s?(?:{_PARAMETERS}|fields?|data)?{_SCHEMA}"
 )
 _REQUIRED_OR_OPTIONAL = re.compile(rf"(required|mandatory|optional)({_PARAMETERS})")
 _LOCATIONS = re.compile(rf"(?:path|query|url|header|body)({_PARAMETERS})")
@@ -73,6 +73,9 @@ _DESCRIPTION_KEYS = (
     "functionality",
 )
 
+_TEXTS = ("llm", "en_US", "en-US", "en")
+"""Keys of a description that is several texts: that for models (Dify), or the English one."""
+
 
 def read_definition(
     raw: Any, *, namespace: str, name: str | None = None, source: str | None = None
@@ -90,8 +93,8 @@ def read_definition(
     entry = _unwrap_function(raw, changes)
     fields = {key: entry[key] for key in _FIELDS if entry.get(key) is not None}
     named = find_name(entry) if "name" in fields or name is None else None
-    if named is None and name is None and isinstance(entry.get("properties"), dict) and entry.get("title"):
-        named = "title", entry["title"]  # A schema of the parameters is all that some libraries export.
+    if named is None and name is None:
+        named = _find_other_name(entry)
     if "name" not in fields and named is not None:
         fields["name"] = named[1]
         changes.append(Change(f"/{named[0]}", f"{named[0]!r} read as 'name'"))
@@ -108,7 +111,7 @@ def read_definition(
     is_call = named is not None and named[0] != "name" and not found
     output, read = read_output(entry, changes)
     found |= read
-    used = _FIELDS | found | ({named[0]} if named else set())
+    used = _FIELDS | found | ({named[0]} if named and entry[named[0]] == named[1] else set())
     if says_little and (is_call or not found):
         _refuse_foreign(raw, is_call)
     if entry.get("type") == "custom" and not found and "format" in entry:
@@ -129,6 +132,17 @@ def read_definition(
 def find_name(entry: Mapping[str, Any]) -> tuple[str, str] | None:
     """The name in a definition, with its key; for the API of a service, the name of the API."""
     return next(((key, entry[key]) for key in _NAME_KEYS if isinstance(entry.get(key), str)), None)
+
+
+def _find_other_name(entry: Mapping[str, Any]) -> tuple[str, Any] | None:
+    """What serves as the name of a definition that has parameters and no name, with its key."""
+    if isinstance(entry.get("properties"), dict) and entry.get("title"):
+        return "title", entry["title"]  # A schema of the parameters is all that some libraries export.
+    identity = entry.get("identity")
+    if isinstance(identity, dict) and isinstance(identity.get("name"), str):
+        return "identity", identity["name"]  # Dify
+    is_tool = isinstance(entry.get("id"), str) and any(key in _INPUT_KEYS or _is_input_key(key) for key in entry)
+    return ("id", entry["id"]) if is_tool else None
 
 
 def _refuse_foreign(entry: Mapping[str, Any], is_call: bool) -> None:
@@ -228,6 +242,11 @@ def trim_name(name: str, changes: list[Change]) -> str:
 
 
 def _read_description(entry: Mapping[str, Any], fields: dict[str, Any], changes: list[Change]) -> Iterable[str]:
+    texts = fields.get("description")
+    forms = [key for key in _TEXTS if isinstance(texts.get(key), str)] if isinstance(texts, dict) else []
+    if isinstance(texts, dict) and forms:
+        fields["description"] = texts[forms[0]]
+        changes.append(Change(f"/description/{forms[0]}", f"{forms[0]!r} of several texts read as 'description'"))
     key = next((key for key in _DESCRIPTION_KEYS if isinstance(entry.get(key), str)), None)
     if "description" in fields or key is None:
         return ()

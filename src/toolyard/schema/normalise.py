@@ -26,7 +26,7 @@ _MAX_NODES = 20_000
 
 _OLD_DRAFTS = ("draft-03", "draft-04", "draft-06", "draft-07")
 _SPELLINGS: dict[str, tuple[str, type]] = {
-    **dict.fromkeys(("desc", "help"), ("description", str)),
+    **dict.fromkeys(("desc", "help", "llm_description"), ("description", str)),
     **dict.fromkeys(("choices", "options", "allowed_values", "possible_values", "enum_values"), ("enum", list)),
     **dict.fromkeys(("data_type", "dataType", "dtype", "type_"), ("type", str)),
     **dict.fromkeys(("default_value", "defaultValue"), ("default", object)),
@@ -211,6 +211,7 @@ class _Normaliser:
         out: dict[str, Any] = {}
         for key, value in schema.items():
             keyword, kind = _SPELLINGS.get(key, (key, object))
+            value = _read_choices(value) if kind is list else value
             if keyword == key or keyword in schema or keyword in out or not _is_value(value, kind):
                 keyword = key
             else:
@@ -388,6 +389,12 @@ def _is_value(value: Any, kind: type) -> bool:
     if kind is list and isinstance(value, list):
         return bool(value) and not any(isinstance(item, (dict, list)) for item in value)
     return isinstance(value, kind)
+
+
+def _read_choices(value: Any) -> Any:
+    """`[{"value": "a", "label": ...}, ...]` as `["a", ...]`; anything else unchanged."""
+    values = [item.get("value") for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+    return values if len(values) == len(value) and all(isinstance(item, str) for item in values) else value
 
 
 def _has_repeats(names: Any) -> bool:

@@ -20,7 +20,7 @@ _WORDS: dict[str, str] = {
     "array": "array list arraylist linkedlist tuple set frozenset hashset vector sequence iterable collection "
     "jsonarray deque iterator ndarray",
     "string": "string str text char character varchar unicode charsequence symbol enum select choice dropdown radio "
-    "geopoint password secret credentials html markdown xml callable function",
+    "geopoint password secret secretinput credentials html markdown xml callable function",
     "integer": "integer int long short byte bigint biginteger int8 int16 int32 int64 uint uint8 uint16 uint32 "
     "uint64 unsigned",
     "number": "number float double decimal real numeric bigdecimal float32 float64",
