@@ -8,7 +8,7 @@ import datetime as dt
 import functools
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from typing import TYPE_CHECKING, Any, ClassVar, Optional, Required, TypedDict
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Optional, Required, TypedDict
 
 import pytest
 import typing_extensions
@@ -22,7 +22,11 @@ from toolyard.model.tool import Tool
 from toolyard.schema.derive.function import derive
 
 if TYPE_CHECKING:
+    from decimal import Decimal
+
     from somewhere import Nowhere  # type: ignore[import-not-found]
+
+    Amount = Decimal | Literal["all"]
 
 CTX = ToolContext(tool=Tool("t", "n"))
 
@@ -306,6 +310,15 @@ class Puzzling(TypedDict):
     what: Nowhere
 
 
+def test_names_that_a_module_has_for_type_checkers_only_are_found() -> None:
+    def pay(amount: Amount) -> Decimal:
+        return amount * 2  # type: ignore[operator, return-value]
+
+    assert {"const": "all", "type": "string"} in derive(pay).parameters["properties"]["amount"]["anyOf"]
+    assert derive(pay).output_parameters["type"] == "string"
+    assert str(run(derive(pay), {"amount": "1.5"})) == "3.0"
+
+
 def test_unpacked_annotations_that_cannot_be_resolved_are_named() -> None:
     def fn(**rest: Unpack[Puzzling]) -> None: ...
 
@@ -315,6 +328,18 @@ def test_unpacked_annotations_that_cannot_be_resolved_are_named() -> None:
         derive(fn)
     with pytest.raises(DefinitionError, match=r"parameter 'it' has the type .*Puzzling"):
         derive(nested)
+
+
+def test_alternatives_of_a_union_that_json_cannot_say_are_left_to_python_callers() -> None:
+    def load(shelf: Shelf | str | dt.date, size: Optional[Shelf | int] = None) -> list[Any]:  # noqa: UP045
+        return [shelf, size]
+
+    text, day = {"type": "string"}, {"type": "string", "format": "date"}
+    assert derive(load).parameters["properties"] == {
+        "shelf": {"anyOf": [text, day]},
+        "size": {"anyOf": [{"type": "integer"}, {"type": "null"}], "default": None},
+    }
+    assert run(derive(load), {"shelf": "a", "size": 2}) == ["a", 2]
 
 
 def by_name(x: int, ctx: Any) -> Any:

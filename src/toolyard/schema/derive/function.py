@@ -37,6 +37,7 @@ from toolyard.schema.derive.types import (
     is_plain,
     make_optional,
     make_portable,
+    narrow_union,
     order_keywords,
     read_output,
     schema_of,
@@ -230,29 +231,39 @@ def _describe_parameters(read: Outline, doc: DocInfo, *, has_schema: bool) -> Ar
     `has_schema` means that another schema replaces this one, so it is left out where no argument needs conversion.
     """
     named, extra = read_parameters(read)
-    untyped = {item.name for item in read.parameters if item.annotation is EMPTY}
     try:
-        fields = [_make_field(read.label, f"p{index}", parameter) for index, parameter in enumerate(named)]
-        told = {
-            field.key: doc.read_type_of(field.parameter.name, field.default)
-            for field in fields
-            if field.parameter.name in untyped
-        }
-        is_direct = all(field.is_direct for field in fields) and (extra is None or is_plain(extra.annotation))
-        whole = {
-            key for key, said in told.items() if "integer" in said.get("type", ()) and "number" not in said["type"]
-        }
-        integers = tuple(field.key for field in fields if wants_int(field.annotation) or field.key in whole)
-        if is_direct and has_schema:
-            return ArgumentPlan({}, None, integers)
-        rest = None if extra is None else _make_rest_field(extra)
-        model = _make_model(read.label, fields, rest, doc)
-        schema = schema_of(model)
-        for field in fields:
-            if field.slot not in model.model_fields:
-                raise TypeError(f"{inspect.formatannotation(field.annotation)} annotates no parameter")
+        return _plan_arguments(read, doc, named, extra, has_schema=has_schema)
     except NO_SCHEMA as error:
-        raise _explain_no_schema(read.label, [*named, *([extra] if extra else [])], error) from error
+        narrowed = [msgspec.structs.replace(item, annotation=narrow_union(item.annotation)) for item in named]
+        if all(new.annotation is old.annotation for new, old in zip(narrowed, named, strict=True)):
+            raise _explain_no_schema(read.label, [*named, *([extra] if extra else [])], error) from error
+    try:
+        return _plan_arguments(read, doc, narrowed, extra, has_schema=has_schema)
+    except NO_SCHEMA as error:
+        raise _explain_no_schema(read.label, [*narrowed, *([extra] if extra else [])], error) from error
+
+
+def _plan_arguments(
+    read: Outline, doc: DocInfo, named: Sequence[Parameter], extra: Parameter | None, *, has_schema: bool
+) -> ArgumentPlan:
+    untyped = {item.name for item in read.parameters if item.annotation is EMPTY}
+    fields = [_make_field(read.label, f"p{index}", parameter) for index, parameter in enumerate(named)]
+    told = {
+        field.key: doc.read_type_of(field.parameter.name, field.default)
+        for field in fields
+        if field.parameter.name in untyped
+    }
+    is_direct = all(field.is_direct for field in fields) and (extra is None or is_plain(extra.annotation))
+    whole = {key for key, said in told.items() if "integer" in said.get("type", ()) and "number" not in said["type"]}
+    integers = tuple(field.key for field in fields if wants_int(field.annotation) or field.key in whole)
+    if is_direct and has_schema:
+        return ArgumentPlan({}, None, integers)
+    rest = None if extra is None else _make_rest_field(extra)
+    model = _make_model(read.label, fields, rest, doc)
+    schema = schema_of(model)
+    for field in fields:
+        if field.slot not in model.model_fields:
+            raise TypeError(f"{inspect.formatannotation(field.annotation)} annotates no parameter")
     for field in fields:
         schema["properties"][field.key] |= told.get(field.key, {})
         _write_default(schema, field)

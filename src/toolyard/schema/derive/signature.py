@@ -1,10 +1,14 @@
 """The parameters of any kind of callable, with their annotations resolved."""
 
 from __future__ import annotations
+import __future__
 
+import ast
+import contextlib
 import dataclasses
 import functools
 import inspect
+import linecache
 import sys
 import types
 import typing
@@ -66,9 +70,45 @@ class _Scope(msgspec.Struct, frozen=True, eq=False):
 
     def resolve(self, annotation: Any) -> Any:
         """The annotation with strings evaluated and `Annotated` kept; raises one of `_UNRESOLVED`."""
-        holder = types.SimpleNamespace(__annotations__={"it": annotation})
-        found = typing.get_type_hints(holder, self.names, self.closure, include_extras=True)["it"]
+        try:
+            found = _evaluate(annotation, self.names, self.closure)
+        except NameError:
+            found = _evaluate(annotation, _add_type_checking_names(self.names), self.closure)
         return found.type if isinstance(found, dataclasses.InitVar) else found
+
+
+def _evaluate(annotation: Any, names: dict[str, Any], closure: dict[str, Any]) -> Any:
+    holder = types.SimpleNamespace(__annotations__={"it": annotation})
+    return typing.get_type_hints(holder, names, closure, include_extras=True)["it"]
+
+
+def _add_type_checking_names(module: dict[str, Any]) -> dict[str, Any]:
+    """The names of a module with those that it has for type checkers only, under `if TYPE_CHECKING:`."""
+    names = dict(module)
+    for statement in _compile_type_checking("".join(linecache.getlines(str(module.get("__file__", "")), module))):
+        # Any exception, as in an import of something that is not installed: the annotation stays unresolved.
+        with contextlib.suppress(Exception):
+            exec(statement, names)  # noqa: S102 - imports and aliases of the module that defines the callable
+    return names
+
+
+@functools.lru_cache(maxsize=16)
+def _compile_type_checking(source: str) -> list[types.CodeType]:
+    try:
+        body = ast.parse(source).body
+    except (SyntaxError, ValueError):
+        return []
+    blocks = [part.body for part in body if isinstance(part, ast.If) and _is_type_checking(part.test)]
+    flags = __future__.annotations.compiler_flag
+    return [
+        compile(ast.Module([statement], []), "<TYPE_CHECKING>", "exec", flags, dont_inherit=True)
+        for block in blocks
+        for statement in block
+    ]
+
+
+def _is_type_checking(test: ast.expr) -> bool:
+    return "TYPE_CHECKING" in (getattr(test, "id", None), getattr(test, "attr", None))
 
 
 def read_outline(fn: Callable[..., Any]) -> Outline:

@@ -253,6 +253,25 @@ def schema_of(adapter: TypeAdapter[Any] | type[BaseModel], *, mode: JsonSchemaMo
     return order_keywords({**target, **schema} if target else schema)
 
 
+def narrow_union(annotation: Any) -> Any:
+    """A union without the alternatives that JSON has no form for, such as any class; unchanged if no value remains."""
+    origin, args = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is Annotated:
+        inner = narrow_union(args[0])
+        return annotation if inner is args[0] else Annotated[inner, *args[1:]]
+    kept = tuple(filter(_has_schema, args)) if origin in _UNIONS else args
+    narrowed = len(kept) < len(args) and any(kind is not types.NoneType for kind in kept)
+    return typing.Union[kept] if narrowed else annotation  # noqa: UP007 - built at run time
+
+
+def _has_schema(annotation: Any) -> bool:
+    try:
+        schema_of(_make_adapter(make_portable(annotation)))
+    except NO_SCHEMA:
+        return False
+    return True
+
+
 def order_keywords(schema: Schema) -> Schema:
     """The schema with its keywords in reading order, definitions last."""
     defs = schema.pop("$defs", None)
