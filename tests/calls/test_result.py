@@ -151,6 +151,23 @@ class Unending(Sequence):
         return index
 
 
+class Nested(Sequence):
+    """Makes its only item, one level below, whenever it is asked for."""
+
+    def __init__(self, levels):
+        self.levels = levels
+
+    def __len__(self):
+        return 1
+
+    def __getitem__(self, index):
+        return [Nested(self.levels - 1) if self.levels else None][index]
+
+
+def test_a_sequence_that_makes_its_items_when_they_are_asked_for_does_not_contain_itself():
+    assert answered(Nested(8))[0] == [[[[[[[[[None]]]]]]]]]
+
+
 def test_a_sequence_is_read_as_far_as_it_says_that_it_goes():
     assert answered({"a": Unending()})[0] == {"a": [0, 1, 2]}
 

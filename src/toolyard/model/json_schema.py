@@ -182,14 +182,15 @@ def is_within_limits(value: Any, *, max_values: int, max_depth: int) -> bool:
     verdict = _is_plain_within_limits(value, min(max_values, _PLAIN_VALUES), max_depth)
     if verdict is not None:
         return verdict
-    level, values, seen = {id(value): [value, 1]}, 1, set[int]()
+    # Kept, since a container may make its items as they are asked for, and an id is then used again.
+    level, values, seen = {id(value): [value, 1]}, 1, dict[int, Any]()
     for depth in range(max_depth + 1):
         below: dict[int, list[Any]] = {}
         for item, times in level.values():
             inside = _contents_of(item)
             if inside is None:
                 continue
-            seen.add(id(item))
+            seen[id(item)] = item
             # A value nested deeper than it has containers contains itself.
             if depth == max_depth or depth == len(seen):
                 return False
@@ -255,5 +256,5 @@ def _contents_of_foreign(item: Any, kind: type) -> Collection[Any] | None:
         return cast("Collection[Any]", item.values())
     if issubclass(kind, Sequence | Set | ValuesView) and not issubclass(kind, str):
         return cast("Collection[Any]", item)
-    size = getattr(item, "size", None)
-    return range(size) if type(size) is int and hasattr(item, "tolist") else None
+    size = item.size if hasattr(kind, "tolist") and hasattr(kind, "size") else None
+    return range(size) if type(size) is int else None
