@@ -275,11 +275,12 @@ def test_long_integers_are_exact_and_refused_where_converting_them_takes_long(di
     few = form.format(", ".join(["9" * digits] * 3))
     assert parse_json(few) == json.loads(few)
     many = form.format(",".join(["9" * digits] * (600_000_000 // digits**2)))
-    with pytest.raises(MalformedSource, match="integers with hundreds of digits"):
-        parse_json(many)
+    for text in (many, rf'["\\", {many}]', rf'["\"", {many}]'):
+        with pytest.raises(MalformedSource, match="integers with hundreds of digits"):
+            parse_json(text)
 
 
-@pytest.mark.parametrize("number", ['"{}"', "0.{}", "{}e-4000"])
+@pytest.mark.parametrize("number", ['"{}"', '"a {}"', r'"\\\", {}"', "0.{}", "{}e-4000"])
 def test_text_and_floats_may_have_as_many_digits_as_they_like(number):
     one = number.format("9" * 4000)
     parse_json(f"[{','.join([one] * 100)}]")
