@@ -13,7 +13,7 @@ from toolyard.calls.result import make_result
 from toolyard.calls.waits import answer_in_thread, sleep_here
 from toolyard.engines.multi import MultiToolEngine
 from toolyard.engines.python import PythonToolEngine
-from toolyard.model.call import ToolCall
+from toolyard.model.call import Content, ToolCall
 from toolyard.model.errors import CallError, DefinitionError, SessionBusyError, SessionError, SyncInAsyncError
 from toolyard.sessions.sessions import Sessions
 from toolyard.sessions.store.sqlite import SqliteStore
@@ -390,8 +390,11 @@ def test_a_tool_is_looked_at_beside_the_loop_when_it_is_first_called():
     assert looks[0] - looks[1] == {"_bind_off_loop"}
 
 
-def test_a_long_text_of_a_tool_that_promises_nothing_is_read_beside_the_loop():
-    engine = engine_of(tool_of(lambda: {"a": "x" * 2_000_000}, name="give"))
+@pytest.mark.parametrize(
+    "shape", [lambda text: {"a": text}, lambda text: Content([{"type": "image", "data": text}], 1)]
+)
+def test_a_long_text_of_a_tool_that_promises_nothing_is_read_beside_the_loop(shape):
+    engine = engine_of(tool_of(lambda: shape("x" * 2_000_000), name="give"))
     in_thread = engine.execute("s", [call("give")])
     results = []
     flow = batch_flow(engine._path, engine.sessions.find("s"), [call("give")], ask(on_loop=True), results)

@@ -126,7 +126,7 @@ def make_result(
     try:
         if type(value) is Content:
             if value.kept is not None:
-                metadata = {CONTENT: plain_answer(value.kept, invocation, plan.max_result_bytes)[0]}
+                metadata = {CONTENT: plain_answer(value.kept, invocation, plan.max_result_bytes, on_loop)[0]}
             value = value.result
         if on_loop and _is_large(value):
             return None
