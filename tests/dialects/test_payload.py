@@ -36,6 +36,8 @@ EXHAUSTED = {"code": 429, "message": "Too many", "status": "RESOURCE_EXHAUSTED"}
     ("name", "body", "said"),
     [
         ("openai", {"error": NO_CREDIT}, "insufficient_quota: no credit for"),
+        ("openai", {"error": "model 'x' not found"}, "model 'x' not found"),
+        ("openai", {"error": {"message": "x" * 995 + " sk-abcdefghijklmnopqrstuvwx"}}, r"x{995} \[red$"),
         ("openai-responses", {"object": "response", "error": NO_CREDIT, "output": []}, "insufficient_quota: no credit"),
         ("openai-responses", {"type": "response.failed", "response": {"error": NO_CREDIT}}, "insufficient_quota"),
         ("openai-responses", {"type": "error", "code": "x", "message": "so"}, "x, error: so"),

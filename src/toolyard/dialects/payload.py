@@ -40,11 +40,13 @@ def answer_fields(value: object) -> Json:
     if kind not in ("error", "response.failed") or "role" in found:
         return found
     answer = found if kind == "error" else fields(found.get("response"))
-    error = fields(answer.get("error")) or (found if "type" in found else {})
+    said = answer.get("error")
+    # Ollama and others say it in words alone.
+    error = {"message": said} if isinstance(said, str) else fields(said) or (found if "type" in found else {})
     kinds = dict.fromkeys(str(error[key]) for key in ("status", "code", "type") if error.get(key) is not None)
     told = ": ".join(filter(None, (", ".join(kinds), str(error.get("message") or ""))))
     if told:
-        told = Redactor().text(told[:_LONGEST_ERROR])
+        told = Redactor().text(told)[:_LONGEST_ERROR]
         raise ToolFailed(f"the provider answered with an error: {told}", hint="it made no calls", effect="none")
     return found
 
