@@ -316,10 +316,15 @@ class ScriptTimeout(CallTimeout):
     trace: str = ""
 
 
-_FILES = "`sandbox: rlimits` lets it reach all that its user may, `isolation: inprocess` runs it without a sandbox"
+_NONE = "`isolation: inprocess` runs it without a sandbox"
+_FILES = f"`sandbox: rlimits` lets it reach all that its user may, {_NONE}"
 _PROCESSES = "option `processes` limits processes and threads of scripts"
 _HINTS = (
-    ("PermissionError", "[Errno 1]", "the sandbox denies it sockets; `isolation: inprocess` runs it without one"),
+    (
+        "PermissionError",
+        "[Errno 1]",
+        f"the sandbox denies it sockets, and changes of modes and owners of files; {_NONE}",
+    ),
     ("PermissionError", "[Errno 13]", f"the sandbox denies it files outside its own folder; {_FILES}"),
     ("MemoryError", "", "option `memory_bytes` limits its memory"),
     ("RuntimeError", "can't start new thread", _PROCESSES),
