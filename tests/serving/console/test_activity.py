@@ -1,15 +1,9 @@
 """The Calls screens: the log with its filters, one call whole, and nothing of calls that are another key's."""
 
-import threading
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
-from waiting import SOON
 
-from serving.console.browser_support import audit, has_no_overflow
-from serving.console.page_app import HOSTILE, sign_in
+from serving.console.page_app import sign_in
 from serving.service_support import CORE, served
-from toolyard import function_tool
 
 
 @pytest.fixture
@@ -81,38 +75,3 @@ def test_without_a_log_the_page_says_so_and_is_not_in_the_navigation(browse):
         client = browse(yard)
         assert "/console/calls" not in client.get("/console/tools").text
         assert "not logged here" in client.get("/console/calls").text
-
-
-@pytest.mark.process
-def test_calls_appear_as_they_end_and_nothing_in_them_runs(page, yard, axe):
-    page.goto(f"{yard.url}/console/calls")
-    yard.invoke(HOSTILE, {})
-    page.locator(".row.call").nth(3).wait_for()
-    assert HOSTILE in page.locator(".row.call").first.inner_text() and has_no_overflow(page)
-    assert page.locator("script").count() == 1 and audit(page, axe) == []
-    page.keyboard.press("j")
-    page.keyboard.press("Enter")
-    page.get_by_role("heading", name="The call").wait_for()
-    assert audit(page, axe) == [] and has_no_overflow(page) and page.problems == []
-
-
-@pytest.mark.process
-def test_a_slow_call_is_shown_while_it_runs(page, axe):
-    done = threading.Event()
-    wait = function_tool(lambda: done.wait(SOON), name="wait", namespace="<b>slow", description="Waits.")
-    with served(CORE, tools=[wait], page=True) as yard, ThreadPoolExecutor() as threads:
-        # Once its stream is open, the page asks for what it may have missed.
-        with page.expect_request(lambda request: request.resource_type == "fetch"):
-            page.goto(f"{yard.url}/console/calls")
-        try:
-            calling = threads.submit(yard.invoke, wait.qualified_name, {})
-            running = page.locator("y-running .row.call")
-            running.wait_for()
-            assert wait.qualified_name in running.inner_text() and not page.locator("#calls .row.call").count()
-            assert has_no_overflow(page) and audit(page, axe) == []
-        finally:
-            done.set()
-        assert calling.result().status == 200
-        page.locator("#calls .row.call").wait_for()
-        running.wait_for(state="detached")
-        assert page.problems == []

@@ -1,13 +1,16 @@
-"""Approving as people do it: a call is held over HTTP, appears by itself, and goes on once somebody says so."""
+"""What appears by itself, as people see it: held calls, which go on once somebody says so, and the log of calls."""
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from playwright.sync_api import expect
+from waiting import SOON
 
 from serving.console.browser_support import audit, has_no_overflow, open_page
 from serving.console.test_approvals import CONFIG, HOSTILE, call
-from serving.service_support import served
+from serving.service_support import CORE, served
+from toolyard import function_tool
 
 pytestmark = pytest.mark.process
 
@@ -64,18 +67,6 @@ def test_denying_with_a_reason_refuses_the_waiting_request(page, yard):
         page.get_by_text("denied by").first.wait_for()
         assert waiting.result()["error_info"]["code"] == "tool.denied"
     assert page.locator("img[src=x]").count() == 0 and has_no_overflow(page) and page.problems == []
-
-
-def test_deciding_works_without_script(browser, yard):
-    call(yard, "core::echo", {"text": "hi"})
-    with open_page(browser, java_script_enabled=False) as page:
-        page.goto(f"{yard.url}/console/approvals")
-        page.get_by_label("Reason").fill("not today")
-        page.get_by_role("button", name="Deny").click()
-        expect(page.get_by_text("core::echo is denied.")).to_be_visible()
-        assert page.problems == []
-    [record] = yard.get("/v1/approvals").json["approvals"]
-    assert (record["state"], record["reason"]) == ("denied", "not today")
 
 
 def test_axe_finds_nothing_serious_in_the_inbox_and_on_an_approval(browser, yard, axe):
@@ -156,3 +147,36 @@ def test_a_session_grows_by_itself_and_what_was_unfolded_stays_so(page, yard):
     call(yard, "core::calc", {"expression": "6 * 7"})
     page.locator(".timeline summary").get_by_text("6 * 7").wait_for()
     assert page.locator(".timeline details[open]").count() == 1 and page.problems == []
+
+
+def test_calls_appear_as_they_end_and_nothing_in_them_runs(page, yard, axe):
+    page.goto(f"{yard.url}/console/calls")
+    yard.invoke(HOSTILE, {})
+    page.locator(".row.call").wait_for()
+    assert HOSTILE in page.locator(".row.call").first.inner_text() and has_no_overflow(page)
+    assert page.locator("script").count() == 1 and audit(page, axe) == []
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="The call").wait_for()
+    assert audit(page, axe) == [] and has_no_overflow(page) and page.problems == []
+
+
+def test_a_slow_call_is_shown_while_it_runs(page, axe):
+    done = threading.Event()
+    wait = function_tool(lambda: done.wait(SOON), name="wait", namespace="<b>slow", description="Waits.")
+    with served(CORE, tools=[wait], page=True) as yard, ThreadPoolExecutor() as threads:
+        # Once its stream is open, the page asks for what it may have missed.
+        with page.expect_request(lambda request: request.resource_type == "fetch"):
+            page.goto(f"{yard.url}/console/calls")
+        try:
+            calling = threads.submit(yard.invoke, wait.qualified_name, {})
+            running = page.locator("y-running .row.call")
+            running.wait_for()
+            assert wait.qualified_name in running.inner_text() and not page.locator("#calls .row.call").count()
+            assert has_no_overflow(page) and audit(page, axe) == []
+        finally:
+            done.set()
+        assert calling.result().status == 200
+        page.locator("#calls .row.call").wait_for()
+        running.wait_for(state="detached")
+        assert page.problems == []
