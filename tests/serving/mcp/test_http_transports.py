@@ -240,7 +240,7 @@ def test_messages_of_a_client_that_does_not_read_are_refused():
         client = next(iter(found.service.mcp.sse_clients.values()))
         while not client.is_full:
             number += 1
-            params = {"name": "desk__big", "arguments": {"size": 1_500_000}}
+            params = {"name": "desk__big", "arguments": {"size": 3_000_000}}
             assert found.post(path, make_request("tools/call", params, number)).status == 202
             assert until(lambda: not client.running)
         refused = found.post(path, make_request("ping", number=1000))

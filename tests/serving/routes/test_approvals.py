@@ -271,14 +271,12 @@ def test_lists_filter_and_page_newest_first_and_made_up_cursors_are_refused(tmp_
             assert yard.get(f"/v1/approvals?{query}").status == 400
 
 
-@pytest.mark.parametrize(
-    "body", [b"{", b'{"reason": 5}', b'{"why": "x"}', b'"yes"', b'{"reason": "' + b"x" * 3000 + b'"}']
-)
-def test_a_decision_that_cannot_be_read_decides_nothing(tmp_path, body):
+def test_a_decision_that_cannot_be_read_decides_nothing(tmp_path):
     with bank(tmp_path) as yard:
         approval_id = held_id(invoke(yard))
-        answer = yard.ask("POST", f"/v1/approvals/{approval_id}:approve", body, token=yard.boss)
-        assert answer.status == 400 and pending(yard) == [approval_id]
+        for body in (b"{", b'{"reason": 5}', b'{"why": "x"}', b'"yes"', b'{"reason": "' + b"x" * 3000 + b'"}'):
+            answer = yard.ask("POST", f"/v1/approvals/{approval_id}:approve", body, token=yard.boss)
+            assert answer.status == 400 and pending(yard) == [approval_id], body
 
 
 def test_secrets_among_the_arguments_are_shown_to_nobody(tmp_path):
