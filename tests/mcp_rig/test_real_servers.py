@@ -8,6 +8,7 @@ from contextlib import ExitStack
 import pytest
 from waiting import until
 
+from conftest import SOAK
 from mcp_rig.processes import START, find_running, free_port, kill_all, new_mark, wait_until_gone
 from mcp_rig.real_servers import make_repository, npm_command, pypi_command, serve_everything, stdio_source
 from mcp_rig.yards import yard_of
@@ -16,7 +17,7 @@ from toolyard.model.call import blocks_of
 
 pytestmark = pytest.mark.process
 
-WAYS = ("stdio", "http", "sse")
+WAYS = ("stdio", "http", "sse") if SOAK else ("stdio", "http")
 ALWAYS = {
     *("echo", "get-annotated-message", "get-env", "get-resource-links", "get-resource-reference"),
     *("get-structured-content", "get-sum", "get-tiny-image", "trigger-long-running-operation"),
@@ -213,6 +214,7 @@ class TestFiles:
         assert not (folder / "c.txt").exists()
 
 
+@pytest.mark.soak  # another program of the same makers as the two above
 def test_memory_returns_what_was_stored(tmp_path):
     env = {"MEMORY_FILE_PATH": str(tmp_path / "memory.jsonl")}
     source = stdio_source("memory", npm_command("server-memory"), env=env)
