@@ -68,6 +68,7 @@ def test_a_program_goes_on_after_its_server_was_killed_and_came_back(config):
         assert engine.tool_registry.refresh().ok
 
 
+@pytest.mark.soak  # `serving/process/test_workers.py` has the same for plain requests
 def test_several_processes_behind_one_address_are_one_server(config):
     with serving(config, "--workers", "3") as (_, url):
         first = RemoteToolEngine(url)

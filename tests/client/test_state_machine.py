@@ -89,4 +89,4 @@ class Uses(RuleBasedStateMachine):
 
 
 TestUses = Uses.TestCase
-TestUses.settings = settings(max_examples=examples(25), stateful_step_count=25, deadline=None)
+TestUses.settings = settings(max_examples=examples(10), stateful_step_count=20, deadline=None)

@@ -8,6 +8,7 @@ from collections import defaultdict
 
 import pytest
 
+from conftest import SOAK
 from toolyard import Effects, PythonToolEngine, ToolCall, ToolRegistry, function_tool
 from toolyard.sessions.sessions import Sessions
 from toolyard.sessions.store.sqlite import SqliteStore
@@ -138,7 +139,10 @@ class Crowd:
             raise self.troubles[0]
 
 
-@pytest.mark.parametrize("kind", ["memory", "memory with limits", "sqlite", "sqlite from two sides"])
+KINDS = ["memory with limits", "sqlite from two sides", *(("memory", "sqlite") if SOAK else ())]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_one_session_serves_forty_threads_and_four_hundred_tasks_one_at_a_time(kind, tmp_path):
     path = tmp_path / "sessions.db"
     sides = {"sqlite": 1, "sqlite from two sides": 2}.get(kind)

@@ -11,7 +11,7 @@ from sessions import conftest as places
 from waiting import until
 from warm_python import warm_toolyard
 
-from conftest import examples
+from conftest import SOAK, examples
 from serving.idempotency_worker import Requests
 
 pytestmark = pytest.mark.process
@@ -71,6 +71,7 @@ class Killed:
                     yield int(number), body
 
 
+@pytest.mark.parametrize("place", ["sqlite", "postgres"] if SOAK else ["sqlite"], indirect=True)
 async def test_a_killed_process_runs_nothing_twice_and_loses_no_answer(place, tmp_path):
     where, ledger = (place.kind, place.address, place.schema or "-"), tmp_path / "ledger"
     rng, told = random.Random(f"once {place.kind}"), defaultdict(set)

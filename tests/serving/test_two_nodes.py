@@ -96,14 +96,14 @@ def test_a_tool_registered_on_one_node_appears_on_the_other_and_goes_again(pair)
 
 def test_a_node_killed_under_load_loses_nothing_acknowledged_and_nothing_runs_twice(pair):
     rounds = Rounds(pair, random.Random("nodes"))
-    for number in range(3):
+    for number in range(2):
 
         def kill(index=number % 2):
             pair.kill(index)
             pair.start(index)
 
         rounds.run(kill)
-    assert rounds.summary["acknowledged"] > 30
+    assert rounds.summary["acknowledged"] > 20
 
 
 def test_a_worker_killed_under_load_loses_nothing_acknowledged_and_is_replaced(tmp_path):

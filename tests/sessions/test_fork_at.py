@@ -194,6 +194,7 @@ def test_forks_in_a_file_agree_with_copies_from_two_sides(tmp_path):
     run(make, 30)
 
 
+@pytest.mark.soak  # the same machine as in a file
 def test_forks_in_postgres_agree_with_copies_from_two_sides(postgres):
     numbers = itertools.count()
 

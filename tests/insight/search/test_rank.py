@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from conftest import SOAK
 from toolyard import Tool, ToolRegistry
 from toolyard.insight.embeddings.embedder import default_embedder
 from toolyard.insight.search.candidates import SearchEmbedder
@@ -45,8 +46,9 @@ def test_requests_for_tools_are_distinguished_from_other_requests():
     known = meaning.embed_catalog(TOOLS, {}, {})
     examples = load_examples()
     for texts, sign in ((examples.served, 1), (examples.foreign, -1)):
-        wishes = [known.place_request(meaning.embed_query(read_query(text), known).segments[0]) for text in texts]
-        assert np.mean(wishes) == pytest.approx(sign / 2, abs=1e-3)
+        some = texts if SOAK else texts[::4]
+        wishes = [known.place_request(meaning.embed_query(read_query(text), known).segments[0]) for text in some]
+        assert np.mean(wishes) == pytest.approx(sign / 2, abs=1e-3 if SOAK else 0.1)
         assert np.mean(np.sign(wishes) == sign) > 0.9
 
 
