@@ -8,6 +8,7 @@ from its OpenAPI document, `python-api.md` from signatures, docstrings and the o
 from __future__ import annotations
 
 import ast
+import asyncio
 import inspect
 import re
 import tomllib
@@ -130,16 +131,21 @@ def write_errors() -> str:
     return "\n".join(parts)
 
 
-def write_http_api() -> str:
-    """Every route with what it takes and answers, from the document that the server gives."""
-    from starlette.testclient import TestClient
+async def _fetch_openapi() -> dict[str, Any]:
+    import httpx2
 
     from toolyard import Toolyard
     from toolyard.serving import asgi
 
-    yard = Toolyard.from_config({"tools": [{"type": "domains", "domains": ["core"]}]})
-    with TestClient(asgi(yard), base_url="http://127.0.0.1") as client:
-        document = client.get("/openapi.json").json()
+    with Toolyard.from_config({"tools": [{"type": "domains", "domains": ["core"]}]}) as yard:
+        transport = httpx2.ASGITransport(asgi(yard))
+        async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            return (await client.get("/openapi.json")).json()
+
+
+def write_http_api() -> str:
+    """Every route with what it takes and answers, from the document that the server gives."""
+    document = asyncio.run(_fetch_openapi())
     parts = [
         "# HTTP API",
         _HEADING,
