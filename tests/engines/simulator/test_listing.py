@@ -1,7 +1,7 @@
 """Lists in pages, searches by words, and things made several at a time: numbers are kept by code."""
 
 from engines.engine_support import ask
-from engines.simulator.test_neighbours import played
+from engines.simulator.test_neighbours import played, taking
 from engines.simulator.test_profile import operation
 from toolyard import LMToolEngine, RestBinding, Tool, ToolRegistry
 from toolyard.engines.simulator import Simulator
@@ -144,8 +144,15 @@ def test_an_array_of_names_that_things_cannot_have_is_made_up():
     engine = played(
         operation("show", "GET", "/zones/{id}", an_object(id=TEXT)), operation("every", "GET", "/zones", names)
     )
-    assert {*ask(engine, "every")} <= {"north", "south"} != set()
-    assert ask(engine, "every")
+    assert set() < {*ask(engine, "every")} <= {"north", "south"}
+
+
+def test_an_array_of_names_shows_each_of_a_few_ids_once():
+    engine = played(
+        taking(operation("show", "GET", "/zones/{id}", an_object(id=TEXT)), id={"enum": ["north"]}),
+        operation("every", "GET", "/zones", {"type": "array", "items": TEXT}),
+    )
+    assert ask(engine, "every") == ["north"]
 
 
 def test_an_array_of_free_objects_lists_the_things_that_can_be_asked_for():

@@ -172,6 +172,12 @@ class EntityStore:
         self._state[self.kind] = self._index
 
 
+def limit_count(count: int, profile: Profile) -> int:
+    """That many entities, or fewer if there are fewer ids for them."""
+    choices = [] if profile.reader is None else profile.reader.key_choices
+    return min(count, len(choices)) if choices else count
+
+
 def store_key(kind: str, scope: Iterable[Any]) -> str:
     """The state key of the entities of one kind with the same parents, however these are spelt."""
     whose = [None if value is None else str(value) for value in scope]

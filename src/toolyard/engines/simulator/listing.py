@@ -11,7 +11,7 @@ from typing import Any
 
 from toolyard.engines.simulator.containers import spellings_of
 from toolyard.engines.simulator.draw import Draw, encode
-from toolyard.engines.simulator.entities import AnswerWriter, Fields, find_name
+from toolyard.engines.simulator.entities import AnswerWriter, Fields, find_name, limit_count
 from toolyard.engines.simulator.profile import ITEM
 from toolyard.engines.simulator.values import item_node
 from toolyard.model.json_schema import copy_json
@@ -208,7 +208,7 @@ class ListingCall:
 
     def _invent_entities(self) -> list[int]:
         writer, store = self._writer, self._writer.store
-        count = 2 + Draw(writer.key + encode(self._arguments)).below(2)
+        count = limit_count(2 + Draw(writer.key + encode(self._arguments)).below(2), writer.profile)
         known: Fields = {}
         path = writer.profile.list_path
         letters = path.letters if path is not None else {}

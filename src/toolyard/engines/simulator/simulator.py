@@ -16,7 +16,15 @@ import msgspec
 from toolyard.calls.invocation import Invocation
 from toolyard.engines.simulator.containers import spellings_of
 from toolyard.engines.simulator.draw import Draw, GaveUp, encode
-from toolyard.engines.simulator.entities import AnswerWriter, EntityStore, Fields, find_name, merge_fields, store_key
+from toolyard.engines.simulator.entities import (
+    AnswerWriter,
+    EntityStore,
+    Fields,
+    find_name,
+    limit_count,
+    merge_fields,
+    store_key,
+)
 from toolyard.engines.simulator.listing import ListingCall
 from toolyard.engines.simulator.patch import apply_patch, is_patch
 from toolyard.engines.simulator.profile import Profile, has_own_id
@@ -405,10 +413,8 @@ class World(msgspec.Struct, frozen=True):
         self, scopes: list[Scope], profiles: list[Profile], state: dict[str, Any]
     ) -> Iterator[tuple[Scope, EntityStore]]:
         single = all(profile.role.single for profile in profiles)
-        reader = profiles[0].reader
-        most = len(reader.key_choices) if reader is not None and reader.key_choices else self.entities
         for at, scope in enumerate(scopes):
-            count = 1 if single else min(most, len(range(at, self.entities, len(scopes))))
+            count = 1 if single else limit_count(len(range(at, self.entities, len(scopes))), profiles[0])
             store = EntityStore(state, store_key(profiles[0].role.kind, scope))
             for _ in range(count):
                 self._add_entity(store, profiles, scope, single=single)
