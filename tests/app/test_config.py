@@ -1,10 +1,12 @@
+from collections.abc import Sequence
 from typing import Annotated
 
 import jsonschema_rs
+import msgspec
 import pytest
 from msgspec import Meta
 
-from toolyard import ConfigError, ToolLoader, register_tool_loader
+from toolyard import ConfigError, ToolEngine, ToolLoader, register_tool_loader
 from toolyard.app import build_registry
 from toolyard.app.config import plugin_options, read_anything, read_config, read_plugin_options
 from toolyard.calls.policy import Budget, PolicyOptions, RuleOptions
@@ -182,6 +184,29 @@ def test_an_annotation_says_what_the_option_is_for_and_its_limits():
     assert schemas_of(Described)["most"] == schema
     with pytest.raises(ConfigError, match=r"here\.most: must be 1 or more, not 0"):
         read_plugin_options(Described, {"most": 0}, "here")
+
+
+def test_a_shared_option_is_described_where_it_is_declared_unless_a_plugin_means_something_else_by_its_name():
+    class Loader(ToolLoader):
+        def __init__(self, namespaces: Sequence[str] = (), on_error: str = "skip", namespace: int = 0):
+            pass
+
+        def load(self):
+            return []
+
+    class Limits(msgspec.Struct):
+        timeout: Annotated[float, Meta(ge=5, description="Seconds.")]
+
+    class Engine(ToolEngine):
+        option_structs = (Limits,)
+
+        def __init__(self, registry=None, *, timeout: float = 5, retries: str = "", **settings):
+            pass
+
+    assert read_plugin_options(Loader, {"namespaces": ["a"], "namespace": 3}, "here")["namespaces"] == ["a"]
+    assert schemas_of(Loader)["on_error"]["enum"] == ["raise", "skip"]
+    assert schemas_of(Engine)["timeout"] == {"type": "number", "minimum": 5, "description": "Seconds.", "default": 5}
+    assert schemas_of(Engine)["retries"] == {"type": "string", "default": ""}
 
 
 def test_an_option_whose_default_is_none_may_be_null():

@@ -73,19 +73,20 @@ def list_wired_options(cls: type) -> tuple[str, ...]:
 def plugin_options(cls: Any) -> Mapping[str, ConfigOption]:
     """The options that a config may give, by name.
 
-    Description and limits come from the annotation: `Annotated[int, Meta(ge=1, description="...")]`. Those of options
-    that plugins share come from the field of that name in the `option_structs` of the class and its bases.
+    Description and limits come from the annotation: `Annotated[int, Meta(ge=1, description="...")]`. Those of shared
+    options are in the `option_structs` of the class and its bases, unless the annotation says something else.
     """
     hints, hidden = _annotations_of(cls), list_wired_options(cls)
-    structs = [struct for owner in cls.__mro__ for struct in vars(owner).get("option_structs", ())]
+    structs = [struct for owner in reversed(cls.__mro__) for struct in vars(owner).get("option_structs", ())]
     shared = {key: option for struct in structs for key, option in options_of(struct).items()}
     found: dict[str, ConfigOption] = {}
     for name, parameter in parameters_of(cls).items():
         if name in hidden or parameter.kind is parameter.VAR_KEYWORD:
             continue
         said = hints.get(name, Any)
-        is_shared = name in shared and typing.get_origin(said) is not Annotated
-        wanted = shared[name].type if is_shared else option_type(said)
+        wanted = option_type(said)
+        if name in shared and typing.get_origin(said) is not Annotated and wanted.may_be(shared[name].type):
+            wanted = shared[name].type
         if parameter.default is None and all(branch.kind not in ("null", "any") for branch in wanted.all):
             wanted = msgspec.structs.replace(wanted, others=(*wanted.others, option_type(None)))
         needed = parameter.default is parameter.empty

@@ -169,6 +169,12 @@ class OptionType(msgspec.Struct, frozen=True):
         """The type and its alternatives."""
         return (self, *self.others)
 
+    def may_be(self, stricter: OptionType) -> bool:
+        """True if this takes values of no other kind than `stricter`, whose choices and limits may be narrower."""
+        wider: dict[Kind, Kind] = {"choice": "string", "integer": "number"}
+        own, known = ({wider.get(one.kind, one.kind) for one in each.all} for each in (self, stricter))
+        return "any" in own or own <= known | {"null"}
+
 
 class ConfigOption(msgspec.Struct, frozen=True):
     """One key of a config."""
