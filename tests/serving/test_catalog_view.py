@@ -116,6 +116,8 @@ def test_a_bare_name_means_the_one_tool_that_is_shown_and_only_shown_ones_are_na
         assert server.get("/v1/tools/pay").json["name"] == "shop::pay"
     with served({"tools": tools, "policy": {"rules": rules}}) as server:
         assert server.invoke("pay", {}).json["error"]["details"]["candidates"] == ["bank::pay", "shop::pay"]
+        # A key that may call without listing.
+        assert server.invoke("pay", {}, token=server.key("bank:execute", "void:execute")).json["ok"]
 
 
 def test_a_search_over_mcp_leaves_it_out_too_and_so_does_a_server_without_keys():

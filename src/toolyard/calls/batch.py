@@ -118,12 +118,15 @@ def bind_offered(
     """Bind a call after an error that may name tools which the policy always denies, as if there were none of these."""
     scope = batch.scope
 
-    def is_offered(tool: Tool) -> bool:
-        return (scope is None or scope.can_list(tool)) and not policy.always_denies(tool, batch.keys)
+    def is_allowed(tool: Tool) -> bool:
+        return (scope is None or scope.can_see(tool)) and not policy.always_denies(tool, batch.keys)
 
-    if all(is_offered(snapshot.names[name][0].tool) for name in error.info.details.get("candidates", ())):
+    def is_offered(tool: Tool) -> bool:
+        return is_allowed(tool) and (scope is None or scope.can_list(tool))
+
+    if all(is_allowed(snapshot.names[name][0].tool) for name in error.info.details.get("candidates", ())):
         raise error
-    found = find_overloads(snapshot, call.name, sees=is_offered, hints=is_offered)
+    found = find_overloads(snapshot, call.name, sees=is_allowed, hints=is_offered)
     call = replace(call, name=found[0].tool.qualified_name)
     if scope is not None:
         return bind_within(snapshot, batch.mode, call, scope, on_loop=on_loop)
