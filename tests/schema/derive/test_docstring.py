@@ -302,3 +302,7 @@ def test_the_parser_is_not_imported_before_it_is_needed() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
     assert done.stdout == "False\n"
+
+
+def test_a_heading_may_be_underlined_as_a_title_is() -> None:
+    assert parse_docstring("Do.\n\nParameters\n==========\n\nx : int\n    It.").params == {"x": "It."}

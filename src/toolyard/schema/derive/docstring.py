@@ -29,7 +29,7 @@ _PARAMS = r"(?:Args|Arguments|Params|Parameters|(?:Keyword|Other) (?:Args|Argume
 _RETURNS = r"(?:Returns?|Yields?)"
 _GOOGLE = re.compile(rf"({_PARAMS}|{_RETURNS}):")
 _NUMPY = re.compile(rf"({_PARAMS}|{_RETURNS})")
-_UNDERLINE = re.compile(r"-{3,}")
+_UNDERLINE = re.compile(r"-{3,}|={3,}")
 _NUMPY_KEY = re.compile(r"\*{0,2}[^\W\d]\w*(?:, ?\*{0,2}[^\W\d]\w*)*(?: ?:.*)?")
 _FIELD = re.compile(r":(?:param|parameter|arg|argument|key|keyword|returns?|yields?)(?: [^:]*)?:(?: |$)")
 _TYPE_FIELD = re.compile(r":(?:type (?P<name>[^:]*)|rtype):(?: (?P<type>.*)|$)")
