@@ -205,7 +205,12 @@ def _list_public(target: Any, source: str) -> list[tuple[str, Any]]:
     called = [(snake_case(type(holder).__name__), holder)] if callable(holder) else []
     found = called + _list_methods(holder)
     if not found:
-        raise MalformedSource("nothing is decorated with @tool, and no public function is defined there", where=source)
+        mine = vars(holder).items() if isinstance(holder, ModuleType) else ()
+        homes = sorted({fn.__module__ for name, fn in mine if name[0] != "_" and inspect.isfunction(fn)})
+        hint = f"; for the functions that it imports, name {' or '.join(homes[:3])}" if homes else ""
+        raise MalformedSource(
+            f"nothing is decorated with @tool, and no public function is defined there{hint}", where=source
+        )
     return found
 
 
