@@ -321,6 +321,13 @@ def test_a_file_without_its_ending_is_told_how_files_are_written():
         load("my_own_tools")
 
 
+def test_a_package_that_a_module_imports_and_that_is_missing_is_no_mistake_in_the_target(tmp_path, monkeypatch):
+    (tmp_path / "needs_more.py").write_text("import more_that_is_missing\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(SourceUnavailable, match=r"No module named 'more_that_is_missing'$"):
+        load("needs_more")
+
+
 @pytest.mark.parametrize("target", [".", "./tools", "../tools", "./tools:Drawer"])
 def test_a_path_that_is_no_python_file_is_told_what_a_target_is(target):
     with pytest.raises(SourceUnavailable, match=r"is no module; a file is written with its ending, \.py; a folder"):

@@ -124,9 +124,11 @@ def _import_target(path: str, source: str) -> Any:
     try:
         found: Any = _import_longest(module_path)
     except (ImportError, AttributeError) as error:
-        hint = (
-            f"; a file is written with its ending, {module_path}.py" if isinstance(error, ModuleNotFoundError) else ""
+        # What is missing may also be a package that the module imports.
+        is_target = isinstance(error, ModuleNotFoundError) and f"{module_path}.".startswith(
+            f"{error.name or module_path}."
         )
+        hint = f"; a file is written with its ending, {module_path}.py" if is_target else ""
         raise SourceUnavailable(f"{source}: cannot be imported: {error}{hint}") from error
     except (Exception, SystemExit) as error:
         raise MalformedSource(f"{type(error).__name__} while importing it: {error}", where=source) from error
