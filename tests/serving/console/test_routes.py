@@ -206,6 +206,14 @@ def test_an_unknown_path_is_a_404_page_with_links(client, signed_out):
     assert 'href="/console/sessions">All sessions' in client.get("/console/sessions/nothing").text
 
 
+def test_a_slash_in_the_name_of_a_tool_may_be_written_as_it_is(client):
+    path = "/console/tools/weather%20api/v2::get%20weather"
+    assert "<title>weather api/v2::get weather ·" in client.get(path).text
+    assert client.get(f"{path}.json").json()["tool"]["namespace"] == "weather api/v2"
+    assert client.get("/console/tools/no/such/tool.json").json()["error"]["code"] == "tool.not_found"
+    assert 'href="/console/tools">All tools' in client.get("/console/tools/no/such/tool").text
+
+
 def test_each_overload_has_its_own_form(client, service):
     name = "weather api/v2::get weather"
     _, second = service.yard.tool_registry.get(name)

@@ -12,6 +12,7 @@ import hmac
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from itertools import chain
 from typing import Any
 from urllib.parse import quote
 
@@ -86,11 +87,21 @@ class Screen(msgspec.Struct, frozen=True):
     """Handles its form, if it has one."""
     runs: bool = False
     """True if the form runs a tool."""
+    more_paths: tuple[str, ...] = ()
 
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """All of its paths."""
+        return (self.path, *self.more_paths)
+
+
+_TOOL = f"{CONSOLE}/tools/{{name}}"
+# People and proxies do not encode the slashes of a name.
+_SLASHED = tuple(_TOOL + "".join(f"/{{part{part}}}" for part in range(count)) for count in (1, 2, 3))
 
 SCREENS = (
     Screen(f"{CONSOLE}/tools", "catalog.html", show_catalog, "Catalog"),
-    Screen(f"{CONSOLE}/tools/{{name}}", "tool.html", show_tool, post=run_tool, runs=True),
+    Screen(_TOOL, "tool.html", show_tool, post=run_tool, runs=True, more_paths=_SLASHED),
     Screen(f"{CONSOLE}/calls", "calls.html", show_calls, "Calls", heavy=True),
     Screen(f"{CONSOLE}/calls/{{id}}", "call.html", show_call),
     Screen(f"{CONSOLE}/sessions", "sessions.html", show_sessions, "Sessions", heavy=True, post=begin_session),
@@ -189,10 +200,11 @@ class Console:
         """Every page, also as JSON, and the forms. Forms open to unauthenticated clients have a small body limit."""
         found = []
         for screen in SCREENS:
-            for path, show in ((screen.path, self._show_page), (screen.path + _JSON, self._show_json)):
-                found.append(Operation("GET", path, partial(show, screen), _SUMMARY, access="page", heavy=screen.heavy))
-            if screen.post is not None:
-                found.append(self._post(screen.path, screen.post, runs=screen.runs))
+            for path in screen.paths:
+                for end, show in (("", partial(self._show_page, screen)), (_JSON, partial(self._show_json, screen))):
+                    found.append(Operation("GET", path + end, show, _SUMMARY, access="page", heavy=screen.heavy))
+                if screen.post is not None:
+                    found.append(self._post(path, screen.post, runs=screen.runs))
         open_form: dict[str, Any] = {"access": "page-open", "max_body": MAX_SIGN_IN}
         found += [
             Operation("GET", _SIGN_IN, self._ask_for_key, _SUMMARY, **open_form),
@@ -211,7 +223,14 @@ class Console:
 
     def fault_pages(self) -> dict[str, FaultPage]:
         """Error pages by path. Their JSON has errors in JSON, and is not included."""
-        paths = [*(screen.path for screen in SCREENS), "/", CONSOLE, _SIGN_IN, _SIGN_OUT, *_UNKNOWN_PATHS]
+        paths = [
+            *chain.from_iterable(screen.paths for screen in SCREENS),
+            "/",
+            CONSOLE,
+            _SIGN_IN,
+            _SIGN_OUT,
+            *_UNKNOWN_PATHS,
+        ]
         return dict.fromkeys(paths, self._render_fault)
 
     async def _show_page(self, screen: Screen, request: Request) -> Response:
@@ -253,7 +272,8 @@ class Console:
         if raw.endswith(_JSON.encode()):
             return JsonResponse(await screen.view(self._service, request))
         # `item_path` encodes the dot of a name that ends in `.json`.
-        request.scope["path_params"] = {name: value + _JSON for name, value in request.path_params.items()}
+        *_, last = request.path_params
+        request.scope["path_params"] = {**request.path_params, last: request.path_params[last] + _JSON}
         return await self._show_page(screen, request)
 
     async def _ask_for_key(self, request: Request, after: str | None = None, problem: str = "") -> Response:
