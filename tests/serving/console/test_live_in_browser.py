@@ -63,6 +63,7 @@ def test_denying_with_a_reason_refuses_the_waiting_request(page, yard):
         page.goto(f"{yard.url}/console/approvals")
         page.get_by_role("link", name="core::echo").click()
         page.get_by_label("Reason").fill(f"not today {HOSTILE}")
+        page.keyboard.press("Enter")  # it decides nothing
         page.get_by_role("button", name="Deny").click()
         page.get_by_text("denied by").first.wait_for()
         assert waiting.result()["error_info"]["code"] == "tool.denied"

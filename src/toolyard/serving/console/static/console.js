@@ -496,14 +496,15 @@ customElements.define("y-progress", ProgressLine);
 // Submit a form with data-swap by fetch, and replace the parts it names.
 async function sendForm(form, submitter) {
   const fields = new URLSearchParams(new FormData(form, submitter));
-  const buttons = [...form.querySelectorAll("button[type=submit]")];
+  const buttons = [...form.querySelectorAll("button[type=submit]:enabled")];
   const line = form.querySelector("y-progress");
-  const stop = new AbortController(), row = rowIndex(form);
+  const stop = new AbortController(), row = rowIndex(form), ids = (submitter?.dataset.swap ?? form.dataset.swap).split(" ");
   buttons.forEach((button) => { button.disabled = true; });
   form.dataset.busy = "";
+  if (!line) markBusy(ids, true);
   const slow = setTimeout(() => line?.begin(() => stop.abort()), 250);
   try {
-    await swap(form.action, (submitter?.dataset.swap ?? form.dataset.swap).split(" "), {
+    await swap(form.action, ids, {
       method: "POST",
       body: fields,
       headers: { accept: "text/event-stream, text/html" },
