@@ -493,6 +493,9 @@ customElements.define("y-code", CodeBlock);
 customElements.define("y-json", JsonBlock);
 customElements.define("y-progress", ProgressLine);
 
+// Fade what is about to be replaced.
+const markBusy = (ids, isBusy) => ids.forEach((id) => byId(id)?.setAttribute("aria-busy", isBusy));
+
 // Submit a form with data-swap by fetch, and replace the parts it names.
 async function sendForm(form, submitter) {
   const fields = new URLSearchParams(new FormData(form, submitter));
@@ -520,6 +523,7 @@ async function sendForm(form, submitter) {
     clearTimeout(slow);
     line?.end();
     delete form.dataset.busy;
+    markBusy(ids, false);
     buttons.forEach((button) => { button.disabled = false; });
     if (submitter?.id && document.activeElement === document.body) (byId(submitter.id) ?? linkAt(row))?.focus({ preventScroll: true });
     if (form.classList.contains("run")) byId("answer-title")?.scrollIntoView({ block: "nearest" });
@@ -544,9 +548,10 @@ document.addEventListener("input", (event) => {
     asked.abort();
     asked = new AbortController();
     const query = new URLSearchParams([...new FormData(form)].filter(([, value]) => value));
-    const url = form.action + (query.size ? `?${query}` : "");
+    const url = form.action + (query.size ? `?${query}` : ""), ids = form.dataset.live.split(" ");
+    markBusy(ids, true);
     try {
-      await swap(url, form.dataset.live.split(" "), { signal: asked.signal });
+      await swap(url, ids, { signal: asked.signal });
       history.replaceState(null, "", url);
     } catch (error) {
       if (error.name !== "AbortError") form.submit();
