@@ -10,6 +10,7 @@ from waiting import SOON
 
 from serving.service_support import CORE, RAN, served
 from serving.wire_support import read_answer
+from toolyard.model.errors import ConfigError
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import Caller, KeyLimits
 from toolyard.serving.middleware import HostGuard, is_loopback
@@ -108,6 +109,12 @@ def test_a_page_of_public_url_is_a_page_of_the_server_though_tls_ends_at_a_proxy
     assert page.status == 200 and "access-control-allow-origin" not in page.headers
     for wrong in ({"origin": "http://tools.example"}, {"host": "evil.example"}, {"host": "tools.example:444"}):
         assert proxied.get("/console/tools", headers={**PROXIED, **wrong}).status in (403, 421)
+
+
+@pytest.mark.parametrize("url", ["https://[::1/", "https://tools.example:x", "https://a\u2100b"])
+def test_a_public_url_without_a_valid_host_is_told_of_in_words(url):
+    with pytest.raises(ConfigError, match=r"server.public_url: .* no valid host"):
+        HostGuard("127.0.0.1", public_url=url)
 
 
 @pytest.mark.parametrize("prefix", ["", "/yard"])

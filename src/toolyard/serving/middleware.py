@@ -27,6 +27,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from toolyard.app.blocks import ServerBlock
 from toolyard.dialects.telemetry import TRACE_KEYS, follow_trace
+from toolyard.links.http.addresses import read_base_url
 from toolyard.model.errors import ToolyardError
 from toolyard.serving.admission import Admission, Place
 from toolyard.serving.http_fault import HttpFault, find_session_fault
@@ -210,14 +211,14 @@ class HostGuard:
         allowed_origins: Iterable[str] = (),
         public_url: str | None = None,
     ) -> None:
-        public = urlsplit(public_url or "")
-        self._public_scheme, self._root = public.scheme, public.path.rstrip("/")
-        self._public_host = _without_port(public.netloc.lower(), public.scheme).encode()
+        # Without the default port of the scheme, as browsers spell it in Host and Origin.
+        public = urlsplit(read_base_url(public_url, "server.public_url") if public_url else "")
+        self._public_scheme, self._root, self._public_host = public.scheme, public.path, public.netloc.encode()
         own = {host.lower(), f"[{host.lower()}]"} if ":" in host else {host.lower()}
         self._any_address = host in ("0.0.0.0", "::", "")  # noqa: S104 - a comparison
         names = {socket.gethostname().lower()} if self._any_address else set()
-        if (found := _HOST.fullmatch(public.netloc.lower())) is not None:
-            names |= {found[1]} - {""}
+        if public.netloc and (found := _HOST.fullmatch(public.netloc)) is not None:
+            names |= {found[1]}
         self._names = _LOOPBACK | own | names | {name.lower() for name in allowed_hosts}
         self._origins = frozenset(origin.lower().rstrip("/").encode() for origin in allowed_origins)
         self._accepted_hosts: set[bytes] = set()
@@ -296,11 +297,6 @@ def _make_foreign_origin(who: str) -> HttpFault:
         hint="list the origin in server.allowed_origins; "
         "if it is this server behind a proxy, set server.public_url and let the proxy pass Host on",
     )
-
-
-def _without_port(netloc: str, scheme: str) -> str:
-    """As browsers spell it in Host and Origin: without the default port of the scheme."""
-    return netloc.removesuffix({"https": ":443", "http": ":80"}.get(scheme, ""))
 
 
 def _read_address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
