@@ -91,7 +91,7 @@ def test_a_missing_file_of_the_environment_is_told_with_the_variable(capsys, mon
 @pytest.mark.parametrize("verb", ["call", "show"])
 def test_a_single_colon_between_file_and_tool_is_told_of(capsys, verb):
     assert run([verb, "mine.py:add"]) == 2
-    assert "with two colons, mine.py::add" in capsys.readouterr().err
+    assert "with two colons, mine.py::add (of the part add: mine.py:add::NAME)" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,9 @@ def name_file(app: App, arguments: Sequence[str]) -> list[str]:
         path, mark, name = path.partition(TOOL_NAMESPACE_SEP)
         file, _, meant = path.rpartition(":")
         if meant and not mark and Path(file).suffix.lower() in _SUFFIXES and Path(file).is_file():
-            raise ConfigError(f"{path}: a tool of a file is written with two colons, {file}{TOOL_NAMESPACE_SEP}{meant}")
+            of_part = f" (of the part {meant}: {path}{TOOL_NAMESPACE_SEP}NAME)" if file.endswith(".py") else ""
+            written = f"{file}{TOOL_NAMESPACE_SEP}{meant}{of_part}"
+            raise ConfigError(f"{path}: a tool of a file is written with two colons, {written}")
         is_likely = mark or len(places) > 1 or Path(path).is_file()
         if not is_likely or file_of(Path(path)).suffix.lower() not in _SUFFIXES:
             return list(arguments)
