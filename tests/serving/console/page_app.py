@@ -128,12 +128,16 @@ def sample_tools():
 
 
 class Edges(ToolEnrichment):
-    """A fixed dataflow in which each tool feeds the next one."""
+    """A fixed dataflow in which each tool feeds the next one, and in a circle the last one the first."""
 
     writes = ("dataflow",)
 
+    def __init__(self, in_circle=False):
+        self.in_circle = in_circle
+
     def enrich(self, snapshot):
-        edges = [(place, place + 1, 0.9) for place in range(len(snapshot.tools) - 1)]
+        count = len(snapshot.tools)
+        edges = [(place, (place + 1) % count, 0.9) for place in range(count if self.in_circle else count - 1)]
         return snapshot.tools, {"dataflow": dataflow_of(snapshot.tools, edges)}
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from itertools import combinations
 
 import httpx
 import pytest
@@ -334,6 +335,15 @@ def test_the_dataflow_is_drawn_and_a_tool_of_it_leads_to_its_page(page, url):
     drawing.click(position=place)
     page.wait_for_url("**/console/tools/core::echo")
     assert page.problems == []
+
+
+def test_tools_that_feed_each_other_in_a_circle_are_drawn_apart(browser):
+    tools = [function_tool(lambda order: order, namespace="shop", name=name) for name in ("create", "get", "change")]
+    with serve_app(app_of(service_of(tools, enrichments=[Edges(in_circle=True)]))) as url, open_page(browser) as page:
+        page.goto(f"{url}/console/graph")
+        page.locator("y-graph canvas").first.wait_for()
+        tops = page.evaluate("document.querySelector('y-graph')._cyreg.cy.nodes().map(node => node.position('y'))")
+        assert min(abs(a - b) for a, b in combinations(tops, 2)) > 20 and page.problems == []
 
 
 def test_a_session_unfolds_call_by_call_and_is_forked(page, url):
