@@ -402,7 +402,7 @@ def test_a_tool_whose_name_ends_in_json_has_a_page_and_its_json():
     tools = [Tool("report.json", "files"), Tool("report", "files")]
     with serve_app(app_of(service_of(tools))) as url, httpx.Client(verify=False, base_url=url) as client:
         page, other = client.get(tool_path("files::report.json")), client.get(tool_path("files::report"))
-        assert "<title>report.json ·" in page.text and "<title>report ·" in other.text
+        assert "<title>files::report.json ·" in page.text and "<title>files::report ·" in other.text
         assert client.get(f"{tool_path('files::report.json')}.json").json()["tool"]["name"] == "report.json"
         assert client.get(f"{tool_path('files::report')}.json").json()["tool"]["name"] == "report"
 
