@@ -240,3 +240,16 @@ def test_there_are_no_more_things_of_a_kind_than_ids_for_them():
     with LMToolEngine(ToolRegistry(tools), lm_config={"type": "schema", "seed": 3, "world": {"entities": 4}}) as engine:
         engine.setup("s")
         assert sorted(one["zoneId"] for one in ask(engine, "list_zones")) == ["north", "south"]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_thing_whose_type_is_its_id_takes_one_id(seed):
+    kind = {"type": "string", "enum": ["validity", "compatibility"]}
+    show = operation("show_rule", "GET", "/rules/{rule}", an_object(type=kind, config=TEXT))
+    show = dataclasses.replace(show, parameters={**an_object(rule=kind), "required": ["rule"]})
+    make = operation("make_rule", "POST", "/rules", {}, an_object(type=kind, config=TEXT))
+    make = dataclasses.replace(make, parameters={**make.parameters, "required": ["type"]})
+    config = {"type": "schema", "seed": seed, "world": {"entities": 4}}
+    with LMToolEngine(ToolRegistry([make, show]), lm_config=config) as engine:
+        engine.setup("s")
+        assert ask(engine, "show_rule", rule="validity") and ask(engine, "show_rule", rule="compatibility")

@@ -294,10 +294,12 @@ class AnswerWriter:
         if counted is not None:
             return counted
         found: Any = FIRST_ID + number
+        handles = _handles_of(self.store.read(number), self.store.kind)
+        own = filter(reader.fits_key, [handles[field] for field in reader.role.fields if field in handles])
         with suppress(GaveUp):
             draws = [Draw(self.key + b"%d %d" % (number, again)) for again in range(_ID_ATTEMPTS)]
             shown = filter(reader.fits_key, map(reader.values.maker(reader.shown_key, "id"), draws))
-            for found in chain(shown, map(reader.key_values.make, draws), reader.key_choices):
+            for found in chain(own, shown, map(reader.key_values.make, draws), reader.key_choices):
                 if self.store.find(found, reader.role.fields) in (None, number):
                     return found
         if reader.key_choices and self.profile.role.verb == "create":

@@ -422,9 +422,9 @@ class World(msgspec.Struct, frozen=True):
             yield scope, store
 
     def _add_entity(self, store: EntityStore, profiles: list[Profile], scope: Scope, *, single: bool) -> None:
-        number = store.add({}, {"@": ONLY_HANDLE} if single else {})
         key = encode([self.seed, store.kind])
-        known = _created_fields(profiles[0], key + b"%d" % number)
+        known = _created_fields(profiles[0], key + b"%d" % store.next_number())
+        number = store.add(known, {"@": ONLY_HANDLE} if single else {})
         for profile in profiles:
             writer = AnswerWriter(profile, store, self.seed, scope)
             path = profile.entity_path or profile.list_path
