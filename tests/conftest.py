@@ -69,8 +69,12 @@ def ways_to_try(*ways: str) -> list[str]:
 
 def chosen_way(request: pytest.FixtureRequest) -> str:
     """The variant for a test with `ways_to_try`; varies between tests, but is stable for each."""
-    ways = request.param.split("|")
-    return ways[crc32(request.node.nodeid.encode()) % len(ways)]
+    return _choose_way(request.param, request.node.nodeid)
+
+
+def _choose_way(parameter: str, nodeid: str) -> str:
+    ways = parameter.split("|")
+    return ways[crc32(nodeid.encode()) % len(ways)]
 
 
 def in_pairs(**choices: Collection[str]) -> pytest.MarkDecorator:
@@ -129,7 +133,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in set(absent)]
     for item in items:
         callspec = getattr(item, "callspec", None)
-        names = {value for value in callspec.params.values() if isinstance(value, str)} if callspec else set()
+        values = callspec.params.values() if callspec else ()
+        names = {_choose_way(value, item.nodeid) for value in values if isinstance(value, str)}
         if _STARTING_FIXTURES & names.union(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.process)
     slow = dict.fromkeys(item.path for item in items if item.get_closest_marker("process"))

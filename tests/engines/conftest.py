@@ -25,10 +25,11 @@ class MemoryPlace:
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
 def anywhere(request):
     """`open_sessions()` on each kind of place; a new object on the same sessions each time, where possible."""
-    if request.param == "memory":
+    kind = chosen_way(request)
+    if kind == "memory":
         found = MemoryPlace()
     else:
-        found = request.getfixturevalue(f"{request.param}_place")
+        found = request.getfixturevalue(f"{kind}_place")
         found.open_sessions = lambda: Sessions(found.open())
     yield found
     found.close()

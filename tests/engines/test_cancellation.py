@@ -28,7 +28,7 @@ everywhere = pytest.mark.parametrize(
     ("anywhere", "tool"),
     [
         *(("memory", tool) for tool in ("blocking", "waiting")),
-        *((store, tool) for store in ("sqlite", "postgres") for tool in EITHER),
+        *((store, tool) for store in ways_to_try("sqlite", "postgres") for tool in EITHER),
     ],
     indirect=True,
 )

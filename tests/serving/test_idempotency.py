@@ -10,6 +10,7 @@ from sessions import conftest as places
 from sessions.store.test_postgres import Cut, kill_connections
 from waiting import SOON, Clock
 
+from conftest import chosen_way, ways_to_try
 from toolyard.model.errors import SessionBusyError, SessionError
 from toolyard.serving import idempotency as once_module
 from toolyard.serving.http_fault import HttpFault
@@ -27,7 +28,9 @@ def Response(status, body, content_type=b"", headers=()):
 
 INTERRUPTED = Response(500, b"interrupted")
 
-place, postgres_place, sqlite_place = places.place, places.postgres_place, places.sqlite_place
+postgres_place, sqlite_place = places.postgres_place, places.sqlite_place
+STORES = ways_to_try("sqlite", "postgres")
+"""That they keep records alike is shown by `sessions/test_records.py`."""
 
 
 class Tool:
@@ -79,9 +82,15 @@ def impatient(monkeypatch):
     monkeypatch.setattr(once_module, "_PROBE_SECONDS", 0.05)
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
+@pytest.fixture(params=STORES)
+def place(request):
+    return request.getfixturevalue(f"{chosen_way(request)}_place")
+
+
+@pytest.fixture(params=["memory", *STORES])
 def server(request):
-    return Server(None if request.param == "memory" else request.getfixturevalue(f"{request.param}_place"))
+    kind = chosen_way(request)
+    return Server(None if kind == "memory" else request.getfixturevalue(f"{kind}_place"))
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import warnings
 import pytest
 from warm_python import warm_toolyard
 
+from conftest import chosen_way
 from toolyard.sessions.store.postgres import PostgresStore
 from toolyard.sessions.store.sqlite import SqliteStore
 
@@ -87,7 +88,7 @@ def postgres_place(postgres):
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def place(request):
-    return request.getfixturevalue(f"{request.param}_place")
+    return request.getfixturevalue(f"{chosen_way(request)}_place")
 
 
 @pytest.fixture

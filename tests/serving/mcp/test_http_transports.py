@@ -214,11 +214,12 @@ def opened(found, path="/sse", more="", *, buffer=None):
 
 def read_until(line, words):
     """What comes until all of these have."""
-    data = b""
-    while not all(word in data for word in words):
-        more = line.recv(1 << 20)
+    data, missing = bytearray(), list(words)
+    while missing:
+        more, end = line.recv(1 << 20), max(0, len(data) - 100)
         assert more, "the stream ended before"
         data += more
+        missing = [word for word in missing if data.find(word, end) < 0]
     return data
 
 

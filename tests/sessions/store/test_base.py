@@ -7,6 +7,7 @@ import threading
 import pytest
 from waiting import SOON
 
+from conftest import ways_to_try
 from sessions.conftest import fork, rows
 from toolyard.model.errors import SessionError, SessionExistsError
 from toolyard.sessions.store.base import (
@@ -478,6 +479,7 @@ print("interrupted", interrupted > 0)
 
 
 @pytest.mark.process
+@pytest.mark.parametrize("place", ways_to_try("sqlite", "postgres"), indirect=True)
 def test_a_hail_of_interrupts_loses_and_repeats_nothing(place):
     process = place.process(INTERRUPTS)
     out, _ = process.communicate(timeout=60)
