@@ -22,6 +22,7 @@ from toolyard.calls.tracer import Tracer
 from toolyard.model.errors import (
     ApprovalError,
     ApprovalForbiddenError,
+    ConfigError,
     DefinitionError,
     Unavailable,
     UnknownApprovalError,
@@ -128,7 +129,7 @@ def test_a_definition_that_changed_is_held_anew_and_the_old_approval_says_why_it
 
 
 def test_a_denial_is_told_to_whoever_sends_the_call_again_and_stands_in_the_history(engine):
-    engine.approvals.deny(hold(engine), Decider(name="ann", is_operator=True), "not today")
+    engine.approvals.deny(hold(engine), "not today", by=Decider(name="ann", is_operator=True))
     [refused] = engine.execute("s", [call("pay", amount=5)])
     assert refused.error_info.code == "tool.denied"
     assert "denied by ann (not today)" in refused.error and "policy.rules[0]" in refused.error
@@ -517,7 +518,7 @@ def test_what_somebody_may_not_see_is_not_there(desk):
     assert not may_see(held, stranger) and may_see(held, decider()) and may_see(held, decider(owner="k1"))
     for use in (desk.get, desk.approve, desk.deny):
         with pytest.raises(UnknownApprovalError):
-            use(held.id, stranger)
+            use(held.id, by=stranger)
     assert desk.list(by=stranger).approvals == () and desk.list(by=decider()).approvals == (held,)
 
 
@@ -526,7 +527,7 @@ def test_a_list_is_newest_first_filtered_and_in_pages(desk, clock):
     for number in range(5):
         made.append(desk.hold(draft(digest=f"{number}", owner="k1" if number % 2 else "k2"), 60))
         clock.now += 1
-    desk.deny(made[3].id)
+    assert desk.deny(made[3].id, "as on a server").reason == "as on a server"
     pages, cursor = [], None
     while not pages or cursor is not None:
         page, cursor = desk.list(limit=2, cursor=cursor)
@@ -534,6 +535,8 @@ def test_a_list_is_newest_first_filtered_and_in_pages(desk, clock):
     assert pages == [[made[4].id, made[3].id], [made[2].id, made[1].id], [made[0].id]]
     assert [one.id for one in desk.list(owner="k1", state="pending").approvals] == [made[1].id]
     assert desk.list(tool="n::other").approvals == () == desk.list(session_id="t").approvals
+    with pytest.raises(ConfigError, match="no such choice 'waiting'"):
+        desk.list(state="waiting")
 
 
 @pytest.mark.parametrize("cursor", ["", "x", "1~", "1~y", "nan~", "~" + "0" * 24 + "-1"])

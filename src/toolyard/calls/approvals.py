@@ -45,6 +45,7 @@ from toolyard.model.errors import (
 )
 from toolyard.model.names import show
 from toolyard.parsing.json_text import json_decoder
+from toolyard.schema.options import option_type, read_value
 from toolyard.sessions.records import Records, async_twin
 
 KEEP = 30 * 86400.0
@@ -113,6 +114,8 @@ class Approvals:
         cursor: str | None = None,
     ) -> ApprovalPage:
         """The matching approvals that `by` may see, newest first."""
+        if state is not None:
+            read_value(option_type(WantedState), state, "state")
         wanted = {"state": None if state == "all" else state, "tool": tool, "session_id": session_id, "owner": owner}
         asked = [(name, value) for name, value in wanted.items() if value is not None]
         below = None if cursor is None else _read_cursor(cursor)
@@ -130,7 +133,7 @@ class Approvals:
         cursor = f"{page[-1].created!r}~{page[-1].id}" if len(page) < len(found) else None
         return ApprovalPage(tuple(page), cursor)
 
-    def approve(self, approval_id: str, by: Decider = OPERATOR, reason: str | None = None) -> Approval:
+    def approve(self, approval_id: str, reason: str | None = None, *, by: Decider = OPERATOR) -> Approval:
         """Let the call run once, within the same period that there was to decide.
 
         This does not run it: a waiting caller continues, or the caller sends the same call again.
@@ -138,7 +141,7 @@ class Approvals:
         return self._decide(approval_id, "approved", by, reason)
 
     def deny(
-        self, approval_id: str, by: Decider = OPERATOR, reason: str | None = None, *, lasts: bool = True
+        self, approval_id: str, reason: str | None = None, *, by: Decider = OPERATOR, lasts: bool = True
     ) -> Approval:
         """Refuse the call and, with `lasts`, the same call sent again, until the approval would have expired."""
         return self._decide(approval_id, "denied", by, reason, lasts=lasts)

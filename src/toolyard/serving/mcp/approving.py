@@ -100,7 +100,8 @@ async def apply_verdict(approvals: Approvals, caller: Caller, approval_id: str, 
     reason = content.get("reason") if type(content) is dict else None
     decide = approvals.aapprove if action == "accept" else approvals.adeny
     with suppress(ApprovalError):
-        await decide(approval_id, decider_of(caller.principal), reason[:2000] if type(reason) is str else None)
+        told = reason[:2000] if type(reason) is str else None
+        await decide(approval_id, told, by=decider_of(caller.principal))
     return True
 
 

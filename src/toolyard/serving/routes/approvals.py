@@ -101,7 +101,7 @@ class ApprovalView:
         """Approve or deny one; raises `ApprovalError` if the principal may not, or if it can no longer be decided."""
         decider = decider_of(principal)
         decide = self._approvals.aapprove if verdict == "approve" else self._approvals.adeny
-        return self._show(await decide(approval_id, decider, reason), decider)
+        return self._show(await decide(approval_id, reason, by=decider), decider)
 
     def _show(self, approval: Approval, decider: Decider) -> dict[str, Any]:
         obstacle = self._approvals.obstacle(approval)
