@@ -373,8 +373,9 @@ def test_an_approver_that_fails_says_no_and_its_text_is_kept_out_of_the_answer()
 
 
 @pytest.mark.parametrize("answer", [None, 1, "yes", object()])
-def test_only_true_is_a_yes(answer):
-    assert not allowed(Policy([Rule("ask")], approver=lambda ask: answer))
+def test_only_true_is_a_yes_and_an_answer_that_is_neither_yes_nor_no_is_named(answer):
+    refusal = denial(Policy([Rule("ask")], approver=lambda ask: answer))
+    assert f"the approver returned {type(answer).__name__}" in refusal.message
 
 
 def test_an_async_approver_is_a_no_and_leaves_no_coroutine_behind():

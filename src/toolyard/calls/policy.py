@@ -414,7 +414,10 @@ class Policy:
         if isinstance(answer, Coroutine):
             answer.close()
             raise deny_call(name, line, "needs approval, and the approver is async", "give the policy a plain function")
-        if answer is not True:
+        if not isinstance(answer, bool):
+            why = f"needs approval, and the approver returned {type(answer).__name__}"
+            raise deny_call(name, line, why, "have it return True or False")
+        if not answer:
             raise deny_call(name, line, "was not approved", "go on without this call")
 
 
