@@ -176,6 +176,8 @@ def test_an_address_of_an_mcp_server_is_told_from_that_of_an_api(capsys):
     ("words", "error"),
     [
         (["nothing-of-the-kind"], "not a URL, a file or folder here, a module, or a command"),
+        (["nothing of the kind"], "'nothing' is not a URL, a file or folder here, a module, or a command"),
+        (["nothing 'of the kind"], "No closing quotation"),
         (["toolyard.yaml"], "this is a config itself"),
         (["."], "`toolyard manifest init .` allows the scripts"),
         (["empty.py"], "no public function is defined there"),
@@ -228,6 +230,13 @@ def test_what_is_there_already_is_not_added_twice_unless_under_another_name(word
 @pytest.mark.process
 def test_neither_is_a_command(warm_mcp, capsys):
     check_adding_twice(["-n", "d", "--", *warm_mcp, "desk.py"], capsys)
+
+
+@pytest.mark.process
+def test_a_command_may_be_quoted_as_a_whole(warm_mcp, capsys):
+    words = [*warm_mcp, "desk.py"]
+    source = {"type": "mcp", "command": words[0], "args": words[1:], "cwd": ".", "namespace": "d"}
+    check_adding([shlex.join(words), "-n", "d"], source, 1, capsys)
 
 
 def check_adding_twice(words, capsys):
