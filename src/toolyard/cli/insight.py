@@ -128,6 +128,7 @@ def _summarize_graph(graph: SelectedGraph, out: Path, form: str) -> dict[str, An
     }
 
 
+_SHOWN = 20
 _OWN = {"k": "say -k", "seed": "say --seed", "registry": "the tools are those of the config"}
 """Options that `-o` may not set, and what to use instead."""
 
@@ -234,7 +235,8 @@ def _report_failure(error: SamplingError, as_json: bool) -> int:
         return 1
     sys.stderr.write(f"toolyard: {visible(str(error))}\n")
     if found:
-        sys.stderr.write(f"  found: {visible(', '.join(found))}\n")
+        more = f" and {len(found) - _SHOWN:,} more" if len(found) > _SHOWN else ""
+        sys.stderr.write(f"  found: {visible(', '.join(found[:_SHOWN]))}{more}\n")
     return 1
 
 
