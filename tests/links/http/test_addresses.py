@@ -248,9 +248,19 @@ def test_an_ambiguous_url_is_refused_and_not_shown(url):
     assert "evil" not in str(refused.value) and "secret" not in str(refused.value)
 
 
-@pytest.mark.parametrize("url", ["http://good@evil.org/", "http://good:secret@evil.org", "http://@evil.org"])
-def test_a_user_in_a_url_is_said_to_be_the_reason(url):
-    with pytest.raises(Blocked, match="user or password"):
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        *(
+            (url, "user or password")
+            for url in ("http://good@evil.org/", "http://good:secret@evil.org", "http://@evil.org")
+        ),
+        *((url, "begin with http:// or https://$") for url in ("a.org/v1", "a.org/#f", "python server.py", "ftp://a")),
+        ("http://a/#f", "may hold no '#'"),
+    ],
+)
+def test_one_reason_is_given_for_a_url_that_is_refused(url, reason):
+    with pytest.raises(Blocked, match=reason):
         read_url(url)
 
 

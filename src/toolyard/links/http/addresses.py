@@ -270,7 +270,8 @@ def read_url(url: str) -> Target:
         raise Blocked("the address to call is not a URL, or too long for one")
     found = _URL.fullmatch(url)
     if found is None:
-        raise Blocked("the address to call must begin with http:// or https://, and hold no '#'")
+        needs = "must begin with http:// or https://" if _URL.match(url) is None else "may hold no '#'"
+        raise Blocked(f"the address to call {needs}")
     scheme, authority, path = found[1].lower(), found[2], found[3]
     if "@" in authority:
         raise Blocked("the address to call may not hold a user or password")
