@@ -310,22 +310,23 @@ class StdioWire(McpWire, asyncio.SubprocessProtocol):
         self._end_process(how)
 
     def _end_process(self, how: str) -> None:
-        words = self._read_stderr(self._tail)
-        last_words = f"; its last words: {words}" if words else ""
+        lines = self._read_stderr(self._tail)
+        last_words = f"; its last words: {chr(10).join(lines)}" if lines else ""
         self._closed.set()
         self._writable.set()
         self._mailbox.end(how, last_words)
         self._lost(self, Unavailable(f"{self.peer.name} {how}{last_words}"))
 
-    def _read_stderr(self, written: bytearray) -> str:
-        return self.peer.redactor.text(written.decode("utf-8", "replace")).strip()
+    def _read_stderr(self, written: bytearray) -> list[str]:
+        """The last lines that say something: frames and rules, which banners draw, do not."""
+        text = self.peer.redactor.text(written.decode("utf-8", "replace"))
+        return [line.rstrip() for line in text.strip().splitlines() if any(map(str.isalnum, line))][-_SHOWN_LINES:]
 
     def _log_stderr(self) -> None:
         """Log stderr after a failed call, since many servers report the reason only there."""
         self._log_timer = None
         end = self._unlogged.rfind(b"\n") + 1  # whole lines only, since part of a secret would not be redacted
-        if words := self._read_stderr(self._unlogged[:end]):
-            lines = [line for line in words.splitlines() if line.strip()][-_SHOWN_LINES:]
+        if lines := self._read_stderr(self._unlogged[:end]):
             shown = "".join(f"\n  {_make_visible(line[:_SHOWN_WIDTH])}" for line in lines)
             _log.warning("%s wrote to its standard error:%s", self.peer.name, shown)
         del self._unlogged[:end]

@@ -182,6 +182,7 @@ if MODE == "mute":
     time.sleep(600)
 if MODE == "exit":
     sys.stdin.readline()
+    print("+----+\n| hi |\n+----+\n" * 9, file=sys.stderr)
     sys.exit(f"bad start, key {os.environ.get('API_KEY')}")
 if MODE == "stubborn":
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
