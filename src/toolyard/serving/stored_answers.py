@@ -90,8 +90,8 @@ def make_key_conflict() -> HttpFault:
     return HttpFault(
         409,
         "request.conflict",
-        "another request was made with this idempotency key",
-        hint="repeat a request unchanged, or use a new key for a new one",
+        "another request was made with this idempotency key or invocation_id",
+        hint="repeat a request unchanged, or use a new key or id for a new one",
     )
 
 

@@ -189,7 +189,8 @@ class Session:
 def busy_error(session: Session) -> SessionBusyError:
     """The error for a turn that did not become free in time."""
     return SessionBusyError(
-        f"session {session.key.session_id!r} is still busy with another call; nothing of this batch was run"
+        f"session {session.key.session_id!r} is still busy with another call, perhaps one that missed its deadline "
+        "and was not released (`abandoned`); nothing of this batch was run"
     )
 
 
