@@ -5,16 +5,18 @@ import socket
 import threading
 
 import pytest
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
+from starlette.testclient import TestClient
 from waiting import SOON, Hung, until
 
 from serving.service_support import desk_tools, served
 from serving.wire_support import running
 from toolyard import PythonToolEngine, Tool, ToolRegistry, Toolyard, function_tool
 from toolyard.app.blocks import ServerBlock
-from toolyard.model.errors import SessionBusyError, SessionError
+from toolyard.model.errors import ConfigError, SessionBusyError, SessionError
 from toolyard.serving import asgi
 
 
@@ -227,6 +229,23 @@ def test_a_mounted_yard_is_served_as_its_config_says():
         assert server.ask(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").status == 404
     with Toolyard.from_config(config) as yard, running(asgi(yard, ServerBlock())) as server:
         assert server.ask(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").status != 404
+
+
+@pytest.mark.parametrize("with_lifespan", [True, False])
+def test_a_mounted_yard_whose_lifespan_is_left_out_says_so_once(caplog, with_lifespan):
+    with Toolyard.from_config({"tools": [{"type": "domains", "domains": ["core"]}]}) as yard:
+        inner = asgi(yard)
+        outer = Starlette(routes=[Mount("/tools", inner)])
+        if with_lifespan:
+            outer = Starlette(routes=outer.routes, lifespan=inner.router.lifespan_context)
+        with TestClient(outer, "http://localhost") as client:
+            assert [client.get("/tools/livez").status_code for _ in range(2)] == [200, 200]
+    assert sum("lifespan" in message for message in caplog.messages) == (not with_lifespan)
+
+
+def test_what_is_no_yard_cannot_be_served():
+    with pytest.raises(ConfigError, match="yard: must be a Toolyard, not str"):
+        asgi("yard.yaml")
 
 
 def test_a_refusal_reaches_a_client_that_is_still_sending(yard):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,6 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from toolyard.app.blocks import ServerBlock
 from toolyard.app.toolyard import Toolyard
+from toolyard.schema.options import check_kinds
 from toolyard.serving.console.routes import Console
 from toolyard.serving.http_fault import ARP_PLACE, HttpFault
 from toolyard.serving.mcp.http_transports import SseTransport, StreamableHttp
@@ -29,6 +31,7 @@ from toolyard.serving.routes.tools import ToolRoutes
 from toolyard.serving.routing import Operation, list_operations, make_routes
 from toolyard.serving.service import Service
 
+_log = logging.getLogger(__name__)
 _ARP_PATH = re.compile(r"/(v1/tool-invocations|v1(alpha|beta)\d+/)")
 
 
@@ -40,6 +43,7 @@ def asgi(yard: Toolyard, block: ServerBlock | None = None) -> Starlette:
     app = asgi(yard)
     mine = Starlette(routes=[Mount("/tools", app)], lifespan=app.router.lifespan_context)
     """
+    check_kinds({"yard": Toolyard}, yard=yard)
     config = yard.config
     if config is None:
         return create_app(Service(yard, block))
@@ -48,6 +52,19 @@ def asgi(yard: Toolyard, block: ServerBlock | None = None) -> Starlette:
 
 class ServiceApp(Starlette):
     """Starlette without its error middleware, unless it has exception handlers; `RequestBoundary` answers errors."""
+
+    is_started = False
+    """Whether its lifespan has run. Starlette does not run that of an application that is mounted."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI; the log says once if the lifespan was left out."""
+        if scope["type"] == "http" and not self.is_started:
+            self.is_started = True
+            _log.warning(
+                "the lifespan of the mounted application did not run, so changes of keys, registered tools and events "
+                "are missed; pass lifespan=app.router.lifespan_context to the application that mounts it"
+            )
+        await super().__call__(scope, receive, send)
 
     def build_middleware_stack(self) -> ASGIApp:
         """Build the stack from the user middleware alone, unless there are exception handlers."""
@@ -79,8 +96,9 @@ def create_app(service: Service) -> Starlette:
         )
 
     @asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+    async def lifespan(outer: Starlette) -> AsyncIterator[None]:
         await service.start()
+        app.is_started = True
         try:
             yield
         finally:
