@@ -248,6 +248,14 @@ def test_what_is_no_yard_cannot_be_served():
         asgi("yard.yaml")
 
 
+@pytest.mark.parametrize(("args", "code"), [({"text": "x"}, None), ({}, "tool.invalid_args")])
+def test_the_log_has_the_error_code_of_a_call_that_failed(capsys, args, code):
+    with served(log="text") as yard:
+        yard.invoke("core::echo", args)
+    [line] = [line for line in capsys.readouterr().err.splitlines() if "tool=core::echo" in line]
+    assert line.partition("tool=core::echo")[2] == ("" if code is None else f" code={code}")
+
+
 def test_a_refusal_reaches_a_client_that_is_still_sending(yard):
     import socket
 

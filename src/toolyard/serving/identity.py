@@ -147,6 +147,8 @@ class Caller(msgspec.Struct, eq=False):
     """The path template that matched, for metrics and logs."""
     tool: str = ""
     """The tool that was called, or the number of calls, for the log."""
+    code: str = ""
+    """The error code of its call, if there was one call and it failed, for the log."""
     abandoned: list[Future[Any]] = []
     """Work of its calls that is still running past its deadline."""
     shared_headers: tuple[tuple[bytes, bytes], ...] = ()

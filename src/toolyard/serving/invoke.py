@@ -185,6 +185,8 @@ class Invoker:
         )
         self._count(results, mode, time.perf_counter() - began)
         caller.tool = results[0].name[:_MAX_LOGGED_NAME] if len(results) == 1 else f"{len(results)} calls"
+        error = results[0].error_info if len(results) == 1 else None
+        caller.code = "" if error is None else error.code
         if caller.unfinished:
             answered = iter(results)
             results = [next(answered) if find_approval_id(result) else result for result in caller.unfinished]

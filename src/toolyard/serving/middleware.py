@@ -145,7 +145,7 @@ class RequestBoundary:
                 request_id=caller.request_id,
                 key=caller.principal.name,
                 tool=caller.tool or None,
-                code=None if fault is None else fault.code,
+                code=(caller.code or None) if fault is None else fault.code,
             )
 
     async def _refuse(self, fault: HttpFault, scope: Scope, receive: Receive, send: Send) -> None:
