@@ -43,6 +43,9 @@ def test_calls_are_listed_newest_last_and_filtered(capsys):
     assert "tool.not_found" in out and "time_now" not in out and "1 call" in out
     assert run(["calls", "--limit", "1", "--tool", "*now", "--session", "s", "--since", "2020-01-01", "--json"]) == 0
     assert [line["seq"] for line in json.loads(capsys.readouterr().out)] == [2]
+    for option, found in (("--since", [1, 2, 3]), ("--until", [])):
+        assert run(["calls", option, "1h", "--json"]) == 0
+        assert [line["seq"] for line in json.loads(capsys.readouterr().out)] == found
     for option, value, found in (("--effect", "none", [3]), ("--effects", "read", [1, 2]), ("--effects", "write", [])):
         assert run(["calls", option, value, "--json"]) == 0
         assert [line["seq"] for line in json.loads(capsys.readouterr().out)] == found
@@ -80,6 +83,7 @@ def test_a_limit_below_one_is_refused(capsys):
 
 @pytest.mark.parametrize("option", ["--since", "--until"])
 def test_a_time_that_is_none_is_told_the_forms_there_are(option, capsys):
+    assert run(["calls", option, "9999w"]) == 0 and run(["calls", option, "99999999w"]) == 2
     assert run(["calls", option, "yesterday"]) == 2
     assert "'yesterday' is no time; write 2026-01-31, 2026-01-31T08:30 or" in capsys.readouterr().err
     assert run(["calls", option, "2026-01-31T08:30"]) == run(["calls", option, "2026-01-31T08:30:00+01:00"]) == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -17,7 +17,7 @@ from toolyard.app.blocks import MEMORY
 from toolyard.calls.journal import CallFilter, CallLogOptions, CallRow, Journal
 from toolyard.calls.sql_journal import open_journal
 from toolyard.calls.tracer import read_log_options
-from toolyard.cli.options import YARD, YardOptions
+from toolyard.cli.options import YARD, YardOptions, read_span
 from toolyard.cli.output import print_list, visible, warn
 from toolyard.cli.yard import open_sessions, read_named
 from toolyard.model.call import Mode
@@ -32,14 +32,16 @@ _DELAY_SECONDS = 5.0
 """Seconds by which rows may be delayed after later ones, since each process writes its own."""
 _COLUMNS = ["time", "tool", "ms", "outcome", "mode", "session", "key", "id"]
 
-_TIMES = "2026-01-31, 2026-01-31T08:30 or 2026-01-31T08:30:00+01:00"
+_TIMES = "2026-01-31, 2026-01-31T08:30 or 2026-01-31T08:30:00+01:00, or how long ago: 15m, 12h, 30d"
 
 
 def _read_time(_: object, tokens: Sequence[Token]) -> datetime:
+    text = tokens[0].value
+    span = read_span(text)
     try:
-        return datetime.fromisoformat(tokens[0].value)
-    except ValueError:
-        raise ValueError(f"{tokens[0].value!r} is no time; write {_TIMES}") from None
+        return datetime.fromisoformat(text) if span is None else datetime.fromtimestamp(time.time() - span, UTC)
+    except (ValueError, OverflowError):
+        raise ValueError(f"{text!r} is no time; write {_TIMES}") from None
 
 
 def calls(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -14,7 +13,7 @@ from cyclopts import Parameter
 
 from toolyard.app.blocks import MEMORY
 from toolyard.app.toolyard import make_sessions
-from toolyard.cli.options import YARD, YardOptions
+from toolyard.cli.options import YARD, YardOptions, read_span
 from toolyard.cli.output import (
     NotFoundError,
     describe_missing,
@@ -32,9 +31,6 @@ from toolyard.model.names import find_similar, glob_matcher
 from toolyard.serving.identity import KeyLimits, Scopes, read_scopes
 from toolyard.serving.keys import POLL_SECONDS, ApiKey, KeyRing
 from toolyard.sessions.records import open_records
-
-_SPAN = re.compile(r"(\d+)([smhdw])")
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 ScopeOption = Annotated[
     list[str],
@@ -59,7 +55,7 @@ def create_(
 ) -> int:
     """Create a key and print its token, this once; running servers accept it by the time this returns."""
     scopes = read_scopes(scope)
-    until = None if expires is None else time.time() + _read_span(expires)
+    until = None if expires is None else time.time() + _read_lifetime(expires)
     with _open_ring(options.config) as ring:
         key, token = ring.create(name, scopes, expires=until, limits=KeyLimits(rate, burst, concurrency))
         _wait_for_servers()
@@ -165,11 +161,11 @@ def _open_ring(config: Path | None) -> Iterator[KeyRing]:
         yield KeyRing(records)
 
 
-def _read_span(text: str) -> float:
-    found = _SPAN.fullmatch(text)
-    if found is None or not int(found[1]):
+def _read_lifetime(text: str) -> float:
+    seconds = read_span(text)
+    if not seconds:
         raise ConfigError(f"--expires {text!r}: write a number and a unit, such as 90s, 15m, 12h, 30d or 8w")
-    return float(int(found[1]) * _SECONDS[found[2]])
+    return seconds
 
 
 def _describe_key(key: ApiKey) -> dict[str, Any]:
