@@ -147,6 +147,14 @@ def test_show_prints_one_tool_whole_and_as_a_provider_spells_it(capsys):
     assert json.loads(out)[0]["name"] == "weather_api__get_weather"
 
 
+def test_a_list_of_tools_is_printed_as_a_provider_spells_it(capsys):
+    _, listed = as_json(capsys, "tools", "good.yaml")
+    code, out, _ = output(capsys, "tools", "good.yaml", "--format", "anthropic")
+    assert (code, len(json.loads(out))) == (0, len(listed))
+    [shown] = json.loads(output(capsys, "show", "get_weather", "-c", "good.yaml", "--format", "anthropic")[1])
+    assert shown in json.loads(out)
+
+
 def test_an_unknown_tool_exits_1_with_a_hint(capsys):
     code, _, err = output(capsys, "show", "get_wether", "-c", "good.yaml")
     assert code == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -10,7 +11,7 @@ from cyclopts import Parameter
 from toolyard.app import survey
 from toolyard.app.toolyard import find_idle
 from toolyard.calls.policy import Policy
-from toolyard.cli.options import YARD, NamespacesOption, SkipOption, ToolName, YardOptions
+from toolyard.cli.options import YARD, FormatOption, NamespacesOption, SkipOption, ToolName, YardOptions
 from toolyard.cli.output import counted, print_json, print_list, print_table, print_text, warn, working, write_command
 from toolyard.cli.yard import domain_registry, open_registry, read_named, require_known, warn_of_default_tools
 from toolyard.dialects import get_dialect
@@ -87,15 +88,17 @@ def tools(
     ] = None,
     tag: Annotated[str | None, Parameter(name=["--tag", "-t"], help="Only tools with this tag.")] = None,
     denied: Annotated[bool, Parameter(help="List also the tools that the policy denies you.")] = False,
+    format: FormatOption = None,  # noqa: A002 - the option is called --format
     skip_bad: SkipOption = False,
     options: YardOptions = YARD,
 ) -> int:
     """List the tools that you may call, in registration order; with a policy, also whether calls need approval."""
     with open_registry(options.config, skip_bad=skip_bad) as registry:
         require_known(registry, options.config, namespace=namespace, tag=tag)
+        everything = registry.all_tools()
         found = [
             tool
-            for tool in registry
+            for tool in everything
             if (namespace is None or tool.namespace == namespace) and (tag is None or tag in tool.tags)
         ]
     policy = _read_policy(options)
@@ -115,7 +118,11 @@ def tools(
         for tool in shown
     )
     columns = ["name", "effects", *(["policy"] if ruled else []), "description"]
-    code = print_list(options.json, "tool", entries, columns, rows)
+    code = 0
+    if format:
+        _print_formatted(format, everything, shown)
+    else:
+        code = print_list(options.json, "tool", entries, columns, rows)
     if len(shown) < len(found):
         warn(f"{counted(len(found) - len(shown), 'tool')} more that the policy denies: --denied lists them, too")
     return code
@@ -130,13 +137,7 @@ def show(
     /,
     *,
     skip_bad: SkipOption = False,
-    format: Annotated[  # noqa: A002 - the option is called --format
-        str | None,
-        Parameter(
-            help="Use a provider's format: openai, openai-responses, anthropic, gemini or mcp. What the format cannot "
-            "express is listed on standard error."
-        ),
-    ] = None,
+    format: FormatOption = None,  # noqa: A002 - the option is called --format
     options: YardOptions = YARD,
 ) -> int:
     """Show a tool's definition, with every overload."""
@@ -149,16 +150,21 @@ def show(
             raise
         tools = registry.all_tools()
     if format:
-        dialect = get_dialect(format, tools)
-        print_json(dialect.format_tools(found))
-        for line in dialect.report:
-            warn(f"{line.tool}{line.pointer}: {line.change}")
+        _print_formatted(format, tools, found)
     elif options.json:
         print_json([describe(tool) for tool in found])
     else:
         for tool in found:
             _print_tool(tool)
     return 0
+
+
+def _print_formatted(name: str, tools: Sequence[Tool], shown: Sequence[Tool]) -> None:
+    """Print some of the tools in a provider's format; all of them decide how each is called there."""
+    dialect = get_dialect(name, tools)
+    print_json(dialect.format_tools(shown))
+    for line in dialect.report:
+        warn(f"{line.tool}{line.pointer}: {line.change}")
 
 
 def describe(tool: Tool) -> dict[str, Any]:
