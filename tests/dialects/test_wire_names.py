@@ -118,6 +118,10 @@ def test_names_of_calls_are_spelt_like_those_of_tools():
     assert names.encode_name("hr::find") == "hr__find"
     assert names.encode_name("hr::find", first.fingerprint) == "hr__find"
     assert names.encode_name("hr::find", second.fingerprint) == names.encode(second)
+    assert names.encode_name("find") == "hr__find" and names.encode_name("find", second.fingerprint) == names.encode(
+        second
+    )
+    assert names.including([tool("find", "crm")]).encode_name("find") == "find"
     assert names.encode_name("made_up") == "made_up"
     assert WIRE.fullmatch(names.encode_name("made up!"))
 

@@ -113,9 +113,13 @@ class WireNames:
     def encode_name(self, name: str, overload: str | None = None) -> str:
         """Return the wire name for a call's name, optionally of one overload.
 
-        A name without a namespace (invented by a model and kept as received) stays unchanged if providers accept it.
+        A bare name stands for the tool of the one namespace that has it. Any other name without a namespace (invented
+        by a model and kept as received) stays unchanged if providers accept it.
         """
-        if TOOL_NAMESPACE_SEP not in name:
+        candidates = self._bare_name.get(name, ())
+        if len(candidates) == 1:
+            name = candidates[0]
+        elif TOOL_NAMESPACE_SEP not in name:
             return name if _WIRE.fullmatch(name) else _hash_name("", name, name)
         first = self._first.get(name)
         if overload is None or (first is not None and first.fingerprint == overload):
