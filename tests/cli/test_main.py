@@ -107,7 +107,7 @@ def test_help_and_usage_errors_draw_no_boxes_for_a_pipe(capsys):
     run(["tools", "--help"])
     assert run(["tools", "--nope"]) == 2
     shown = capsys.readouterr()
-    assert "--namespace" in shown.out and "Unknown option: --nope; see `toolyard" in shown.err
+    assert "--namespace" in shown.out and "Unknown option: --nope (see `toolyard" in shown.err
     assert (shown.out + shown.err).isascii()
 
 

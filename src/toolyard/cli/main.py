@@ -148,7 +148,7 @@ def _describe_usage(error: CycloptsError) -> CycloptsError:
     if isinstance(error, MissingArgumentError) and error.argument is not None:
         return CycloptsError(f"`{verb}` needs {error.argument.name}; see `{verb} --help`")
     if isinstance(error, UnknownOptionError):
-        return CycloptsError(f"{str(error).removesuffix('.')}; see `{verb} --help`")
+        return CycloptsError(f"{str(error).removesuffix('.')} (see `{verb} --help`)")
     return error
 
 
