@@ -38,12 +38,20 @@ def test_a_call_shows_its_row_its_arguments_and_its_result(yard, browse):
     whole = client.get(f"/console/calls/{failed['id']}.json").json()
     assert whole["call"] == failed and whole["entry"]["tool_call"]["arguments"] == {"expression": "1 / 0"}
     page = client.get(f"/console/calls/{failed['id']}").text
-    assert "Send again with changes" in page and "1 / 0" in page
+    assert "Send again with changes" in page and "1 / 0" in page and "/console/sessions/trip?after=1#e2" in page
     assert list(failed["steps_ms"]) == ["bind", "policy", "run"] and page.count("<dt>run</dt>") == 1
     alone = shown(client, tool="core::echo")[0]
     assert client.get(f"/console/calls/{alone['id']}.json").json()["entry"] is None
     yard.ask("DELETE", "/v1/sessions/trip")
     assert client.get(f"/console/calls/{failed['id']}.json").json()["entry"] is None
+    assert "/console/sessions/trip" not in client.get(f"/console/calls/{failed['id']}").text
+
+
+def test_tools_sessions_and_keys_lead_to_their_calls(yard, browse):
+    client = browse(yard)
+    assert "/console/calls?tool=core%3A%3Acalc" in client.get("/console/tools/core::calc").text
+    assert "/console/calls?session=trip" in client.get("/console/sessions/trip").text
+    assert 'name="key" value="abc"' in client.get("/console/calls?key=abc").text
 
 
 @pytest.mark.parametrize("path", ["/console/calls/nothing", "/console/calls/0000000000000001"])
@@ -67,7 +75,8 @@ def test_a_key_sees_its_own_calls_and_an_admin_rows_of_all_without_what_was_said
         assert shown(client) == [] and client.get(f"/console/calls/{row['id']}").status_code == 404
         sign_in(client, admin)
         assert [one["id"] for one in shown(client)] == [row["id"]]
-        assert "private" not in client.get(f"/console/calls/{row['id']}").text
+        page = client.get(f"/console/calls/{row['id']}").text
+        assert "private" not in page and f"/console/calls?key={row['key']}" in page
 
 
 def test_without_a_log_the_page_says_so_and_is_not_in_the_navigation(browse):
