@@ -48,7 +48,7 @@ def test_files_inside_the_folder_are_followed_also_in_circles(folder):
 @pytest.mark.parametrize(
     ("ref", "why"),
     [
-        ("../secret.json", "outside of the folder"),
+        ("../secret.json", "outside of the folder references may lead to; `ref_root`"),
         ("sub/../../secret.json", "outside of the folder"),
         ("..%2Fsecret.json", "outside of the folder"),
         ("/etc/hostname", "outside of the folder"),
@@ -79,9 +79,10 @@ def test_the_operator_may_open_a_larger_folder(folder):
 
 
 def test_a_broken_file_is_listed_and_read_once(folder):
-    (folder / "broken.json").write_text("{")
-    loader, _ = loaded(folder, answering("broken.json"))
-    assert "broken.json cannot be read" in notes(loader)
+    (folder / "broken.yaml").write_text("a: 1\n\tb: 2\n")
+    loader, _ = loaded(folder, answering("broken.yaml"))
+    assert "broken.yaml cannot be read: broken.yaml:2:1: a tab cannot indent YAML" in notes(loader)
+    assert str(folder) not in loader.report.rewrites[-1].change
 
 
 @pytest.mark.parametrize("content", [None, "", "7", "- [1, text]"], ids=["missing", "empty", "number", "list"])

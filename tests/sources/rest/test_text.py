@@ -51,6 +51,12 @@ def test_quotes_spelt_as_code_points_are_no_repeated_keys():
     assert "appears twice" not in notes_of(text)
 
 
+def test_tabs_before_comments_in_yaml_are_removed_and_listed():
+    text = f"{HEAD}paths:\n  /a:\n\t\t# one\n \t # two\n{GET}      description: a\tb # c\n"
+    assert tool_of(text, name="spec.yaml").description == "a\tb"
+    assert "those before comments removed" in notes_of(text, name="spec.yaml")
+
+
 def test_control_characters_in_yaml_are_overlooked_and_listed():
     text = f"{HEAD}paths:\n  /a:\n{GET}      description: bell\x07\n"
     assert tool_of(text, name="spec.yaml").description == "bell"

@@ -25,6 +25,9 @@ from toolyard.model.report import Rewrite
 from toolyard.parsing import parse_json, parse_yaml, read_bytes
 from toolyard.parsing.files import BOM
 
+_TABS_BEFORE_COMMENT = re.compile(r"^ *+\t[ \t]*+(?=#)", re.MULTILINE)
+"""YAML allows them, its parsers do not."""
+
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x84\x86-\x9f\ufffe\uffff]")
 
 
@@ -58,12 +61,12 @@ def _forgiving_yaml(data: bytes, what: str, error: MalformedSource) -> tuple[Any
         text = data.decode()
     except UnicodeDecodeError:
         raise error from None
-    cleaned = _CONTROLS.sub(" ", text)
+    cleaned = _TABS_BEFORE_COMMENT.sub("", _CONTROLS.sub(" ", text))
     repeated: list[str] = []
     document = parse_yaml(cleaned, what=what, repeated=repeated)
     overlooked = [f"the last of two values for one key kept: {place}" for place in repeated[:20]]
     if cleaned != text:
-        overlooked.append("control characters replaced by spaces")
+        overlooked.append("control characters replaced by spaces, and those before comments removed")
     return document, overlooked
 
 
@@ -267,7 +270,9 @@ class Files:
         if target == self._path:
             return MAIN
         if not target.is_relative_to(self._root):
-            raise LookupError("the file lies outside of the folder references may lead to")
+            raise LookupError(
+                "the file lies outside of the folder references may lead to; `ref_root` names a wider one"
+            )
         name = target.relative_to(self._root).as_posix()
         if name not in self.roots:
             self.roots[name] = self._read_file(target, name)
@@ -284,7 +289,9 @@ class Files:
             return data.decode(errors="replace") if target.suffix in _TEXTS else read_text(data, name)[0]
         except (SourceUnavailable, MalformedSource) as error:
             self.roots[name] = None
-            raise LookupError(f"{name} cannot be read: {type(error).__name__}") from error
+            # A message that begins with the name is about the content; others show paths of this machine.
+            told = f": {error}" if str(error).startswith(name) else ""
+            raise LookupError(f"{name} cannot be read{told}") from error
 
 
 def list_parameters(listed: ResolvedRef, files: Files) -> Iterator[ResolvedRef]:
