@@ -247,8 +247,17 @@ def test_decorated_functions_and_dunder_all_say_which_are_meant(tmp_path):
     path.write_text(f"from toolyard import tool\n{PLAIN}\nadd = tool(add)\n")
     assert load(str(path)).tool_names() == ["add"]
     path.write_text("import os\nfrom json import dumps\nNUMBER = 1\ndef _own(): ...\n")
-    with pytest.raises(MalformedSource, match="no public function is defined there; .* it imports, name json"):
+    with pytest.raises(MalformedSource, match="no public function is defined there$"):
         load(str(path))
+
+
+def test_a_package_without_functions_of_its_own_says_which_of_its_modules_has_them(tmp_path, monkeypatch):
+    (tmp_path / "my_package").mkdir()
+    (tmp_path / "my_package/__init__.py").write_text("from json import dumps\nfrom .inner import add\n")
+    (tmp_path / "my_package/inner.py").write_text("def add(a: int, b: int) -> int: return a + b\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(MalformedSource, match=r"the functions that it imports, name my_package\.inner$"):
+        load("my_package")
 
 
 def test_whatever_dunder_all_names_and_can_be_called_is_a_tool_under_that_name(tmp_path):

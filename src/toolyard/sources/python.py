@@ -207,8 +207,11 @@ def _list_public(target: Any, source: str) -> list[tuple[str, Any]]:
     called = [(snake_case(type(holder).__name__), holder)] if callable(holder) else []
     found = called + _list_methods(holder)
     if not found:
-        mine = vars(holder).items() if isinstance(holder, ModuleType) else ()
-        homes = sorted({fn.__module__ for name, fn in mine if name[0] != "_" and inspect.isfunction(fn)})
+        package = holder.__name__.partition(".")[0] if isinstance(holder, ModuleType) else None
+        public = [
+            fn for name, fn in getattr(holder, "__dict__", {}).items() if name[0] != "_" and inspect.isfunction(fn)
+        ]
+        homes = sorted({fn.__module__ for fn in public if fn.__module__.partition(".")[0] == package})
         hint = f"; for the functions that it imports, name {' or '.join(homes[:3])}" if homes else ""
         raise MalformedSource(
             f"nothing is decorated with @tool, and no public function is defined there{hint}", where=source
