@@ -143,6 +143,11 @@ def test_what_says_that_it_is_long_is_refused_before_any_of_it_is_written(value)
             answered(answer)
 
 
+@pytest.mark.parametrize(("shape", "value"), [([], 97), ([1], [97]), ([1, 1], [[97]])])
+def test_a_memoryview_of_any_shape_is_written(shape, value):
+    assert answered({"a": memoryview(b"a").cast("B", shape=shape)})[0] == {"a": value}
+
+
 class Unending(Sequence):
     def __len__(self):
         return 3

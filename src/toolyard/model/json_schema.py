@@ -252,6 +252,8 @@ def _contents_of_foreign(item: Any, kind: type) -> Collection[Any] | None:
     """`_contents_of` for what is no container of Python's own, but is written as one: a range, a mapping, an array."""
     if issubclass(kind, bytes | bytearray):
         return range(len(item) // BYTES_OF_VALUE)
+    if issubclass(kind, memoryview):
+        return range(item.nbytes // item.itemsize)  # one of several dimensions, or of none, cannot be read by index
     if issubclass(kind, Mapping):
         return cast("Collection[Any]", item.values())
     if issubclass(kind, Sequence | Set | ValuesView) and not issubclass(kind, str):
