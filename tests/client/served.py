@@ -6,6 +6,7 @@ import threading
 from contextlib import contextmanager
 
 import uvicorn
+from serving.quick_server import QuickServer
 from waiting import SOON, until
 
 from toolyard import PythonToolEngine, Toolyard
@@ -23,7 +24,7 @@ def served(registry, *, engine=None, **options):
     listening = socket.create_server(("127.0.0.1", 0))
     # Inherited by connections. Without it, head and body of a response arrive 40 ms apart.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    server = uvicorn.Server(
+    server = QuickServer(
         uvicorn.Config(create_app(service), log_config=None, lifespan="on", timeout_graceful_shutdown=SOON)
     )
     thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listening])), daemon=True)

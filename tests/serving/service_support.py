@@ -11,6 +11,7 @@ from urllib.parse import quote
 import uvicorn
 from waiting import SOON, until
 
+from serving.quick_server import QuickServer
 from toolyard import Effects, Tool, ToolContext, function_tool
 from toolyard.app.blocks import ServerBlock
 from toolyard.app.config import read_anything
@@ -108,6 +109,10 @@ class Served:
         return token
 
 
+class _Server(QuickServer, Server):
+    """That of `toolyard serve`."""
+
+
 @contextmanager
 def served(config=CORE, *, tools=(), **options):
     """A service of a config with additional tools; `options` go to its server block."""
@@ -130,7 +135,7 @@ def served(config=CORE, *, tools=(), **options):
             proxy_headers=False,
             server_header=False,
         )
-        server = Server(settings, service, ready=lambda: None, hangups=[])
+        server = _Server(settings, service, ready=lambda: None, hangups=[])
         listener = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=512))
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         thread = threading.Thread(target=server.run, args=([listener],), daemon=True)

@@ -9,6 +9,7 @@ from functools import partial
 import uvicorn
 from waiting import SOON, until
 
+from serving.quick_server import QuickServer
 from toolyard.app.blocks import ServerBlock
 from toolyard.serving.process.protocol import ConnectionLimit, DeadlineProtocol
 
@@ -32,7 +33,7 @@ class Running:
             proxy_headers=False,
             server_header=False,
         )
-        self.server = uvicorn.Server(config)
+        self.server = QuickServer(config)
         self.socket = socket.create_server(("127.0.0.1", 0), backlog=2048)
         self.port = self.socket.getsockname()[1]
         self.thread = threading.Thread(target=self.server.run, args=([self.socket],))

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import uvicorn
 from waiting import until
 
+from serving.quick_server import QuickServer
 from tests.insight.given_dataflow import dataflow_of
 from toolyard import Effects, PythonToolEngine, ToolEnrichment, ToolRegistry, Toolyard, function_tool
 from toolyard.app.blocks import ServerBlock
@@ -196,7 +197,7 @@ def serve_app(app):
     """A real server on loopback; gives its URL."""
     sock = socket.socket()
     sock.bind(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off", ws="none"))
+    server = QuickServer(uvicorn.Config(app, log_level="error", lifespan="off", ws="none"))
     thread = threading.Thread(target=lambda: asyncio.run(server.serve([sock])))
     thread.start()
     try:
