@@ -9,6 +9,7 @@ from toolyard.schema.compile import compile_schema
 from toolyard.schema.normalise import is_property_map, normalise
 
 CITY = {"type": "string"}
+DRAFT_7 = "http://json-schema.org/draft-07/schema#"
 
 
 @pytest.mark.parametrize(
@@ -51,6 +52,8 @@ CITY = {"type": "string"}
         ),
         ({"type": "object", "properties": None, "required": None}, {"type": "object"}),
         ({"type": "object", "city": CITY}, {"type": "object", "properties": {"city": CITY}}),
+        ({"$schema": DRAFT_7}, {"type": "object", "$schema": DRAFT_7}),
+        ({"city": "string", "title": "str"}, {"type": "object", "properties": {"city": CITY, "title": CITY}}),
         (
             {"a": "The name of the city.", "b": "int"},
             {"type": "object", "properties": {"a": {"description": "The name of the city."}, "b": {"type": "integer"}}},
