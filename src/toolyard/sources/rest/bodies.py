@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from toolyard.links.http.messages import MediaKind, bare_media_type, choose_media_type, media_kind
 from toolyard.model.bindings import OTHER_PARTS, RestPart
-from toolyard.sources.rest.document import MAIN, Files, Notes, ResolvedRef
+from toolyard.sources.rest.document import MAIN, Files, Notes, ResolvedRef, is_required
 from toolyard.sources.rest.schemas import Node, SchemaPart, Schemas
 
 BASE64: Node = {
@@ -205,7 +205,7 @@ class Bodies:
         media = self._files.try_resolve(content.inside(str(media_type)))
         schema = media.inside("schema")
         part = self._schemas.convert({} if schema.node is None else schema.node, schema.file)
-        body = RequestBody(str(media_type), part, is_required=raw.get("required") is True)
+        body = RequestBody(str(media_type), part, is_required=is_required(raw))
         self._shape_body(body, self._read_encoding(media))
         for name, encoded in body.parts.items():
             if encoded.text:

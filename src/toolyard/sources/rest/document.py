@@ -294,6 +294,13 @@ class Files:
             raise LookupError(f"{name} cannot be read{told}") from error
 
 
+def is_required(raw: Mapping[str, Any]) -> bool:
+    """Whether a parameter or a body is marked as required; documents also say so in text, or in a list."""
+    said = raw.get("required")
+    said = said[0] if type(said) is list and len(said) == 1 else said
+    return said is True or (type(said) is str and said.lower() in ("true", "yes"))
+
+
 def list_parameters(listed: ResolvedRef, files: Files) -> Iterator[ResolvedRef]:
     """The parameters in a list; a reference to another list is expanded."""
     for item in listed.node if type(listed.node) is list else ():

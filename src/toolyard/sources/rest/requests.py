@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from toolyard.links.http.messages import FRAMING_HEADERS
 from toolyard.model.bindings import Location, RestParameter, RestScheme, Style
-from toolyard.sources.rest.document import Files, Notes, ResolvedRef, list_parameters
+from toolyard.sources.rest.document import Files, Notes, ResolvedRef, is_required, list_parameters
 from toolyard.sources.rest.schemas import Node, SchemaPart, Schemas
 
 _LOCATIONS = frozenset(get_args(Location))
@@ -130,7 +130,7 @@ class Parameters:
             media_type=media_type,
             allow_reserved=raw.get("allowReserved") is True,
         )
-        required = raw.get("required") is True or location == "path"
+        required = is_required(raw) or location == "path"
         return OperationParameter(wire, part, _as_argument(part.node, raw), required)
 
     def _described_schema(self, raw: Node, file: str) -> tuple[str | None, Any, str]:

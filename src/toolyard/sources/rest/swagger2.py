@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from toolyard.links.http.messages import media_kind
 from toolyard.sources.rest.bodies import success_codes
-from toolyard.sources.rest.document import Files, Notes, ResolvedRef, Site, list_parameters
+from toolyard.sources.rest.document import Files, Notes, ResolvedRef, Site, is_required, list_parameters
 
 _SCHEMA_KEYS = frozenset(
     {
@@ -131,7 +131,7 @@ class Swagger:
             types = [kind for kind in consumes if media_kind(kind) in ("json", "text", "binary")]
             content = dict.fromkeys(types or ["application/json"], media)
             described = {"description": raw["description"]} if type(raw.get("description")) is str else {}
-            return ResolvedRef({"content": content, "required": raw.get("required") is True, **described}, file)
+            return ResolvedRef({"content": content, "required": is_required(raw), **described}, file)
         return ResolvedRef(self._form_body([item.node for item in found], consumes, place), found[0].file)
 
     def _form_body(self, raws: list[dict[str, Any]], consumes: list[str], place: str) -> dict[str, Any]:
@@ -148,7 +148,7 @@ class Swagger:
             elif raw.get("type") == "array":
                 encoding[name] = self._array_style(raw, place)
             properties[name] = schema
-            if raw.get("required") is True:
+            if is_required(raw):
                 required.append(name)
         form = next((kind for kind in consumes if media_kind(kind) in ("form", "multipart")), _FORM)
         if has_file:
