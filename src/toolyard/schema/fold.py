@@ -304,6 +304,12 @@ def allowed_types(schema: Mapping[str, Any]) -> tuple[str, ...] | None:
     return tuple(kind) if isinstance(kind, list) else None
 
 
+def is_scalar(root: Schema, node: SubSchema) -> bool:
+    """True if a schema allows neither objects nor arrays, in one of its variants."""
+    kinds = [allowed_types(way.schema) for way in find_ways(root, node)]
+    return any(each is not None and {"object", "array"}.isdisjoint(each) for each in kinds)
+
+
 def _differ_in_type(schemas: list[dict[str, Any]]) -> bool:
     """True if the types alone ensure that no value satisfies two of them."""
     seen: list[str] = []

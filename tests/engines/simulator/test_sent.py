@@ -129,6 +129,23 @@ def test_an_object_with_an_id_is_the_thing_itself_only_if_it_has_most_of_what_is
     assert ask(engine, "show", recipeId="5") == sent
 
 
+def test_what_a_thing_refers_to_is_another_one_though_it_has_the_fields_that_are_shown():
+    step = an_object(id=WHOLE, title=TEXT, minutes=WHOLE, tool=TEXT)
+    folder, category = an_object(id=WHOLE, title=TEXT), an_object(id=WHOLE, title=TEXT)
+    engine = played(
+        operation("make_folder", "POST", "/folders", folder, an_object(title=TEXT, parent=folder)),
+        operation("make_step", "POST", "/steps", step, an_object(title=TEXT, minutes=WHOLE, after=step)),
+        operation(
+            "make_item", "POST", "/items", an_object(id=WHOLE, title=TEXT), an_object(category=category, price=WHOLE)
+        ),
+    )
+    assert ask(engine, "make_folder", title="In", parent={"id": 7, "title": "Out"}) == {"id": 1001, "title": "In"}
+    first = {"id": 7, "title": "Chop", "minutes": 5, "tool": "knife"}
+    made = ask(engine, "make_step", title="Fry", minutes=3, after=first)
+    assert (made["id"], made["title"], made["minutes"]) == (1001, "Fry", 3)
+    assert ask(engine, "make_item", category={"id": 7, "title": "Toys"}, price=2)["id"] == 1001
+
+
 def test_a_list_that_one_thing_shows_is_a_part_of_it_though_the_answer_to_making_it_says_nothing():
     parts = {"type": "array", "items": an_object(address=TEXT)}
     engine = played(

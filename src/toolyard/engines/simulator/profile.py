@@ -30,7 +30,7 @@ from toolyard.engines.simulator.scalars import ID_NAMES
 from toolyard.engines.simulator.values import SchemaValues, SharedParts, is_any_object, item_node, properties_of
 from toolyard.model.bindings import RestBinding
 from toolyard.model.tool import Tool
-from toolyard.schema.fold import allowed_types, find_ways
+from toolyard.schema.fold import find_ways, is_scalar
 from toolyard.schema.subschemas import SubSchema, allowed_values
 from toolyard.words.identifiers import CrudVerb, plain_letters, singular, split_identifier
 
@@ -147,14 +147,9 @@ def _wrapped_name(root: dict[str, Any], properties: dict[str, SubSchema], noun: 
     inside = properties_of(root, properties[about]) if about is not None else None
     beside = {plain: name for plain, name in letters.items() if name != about}
     large = inside and (len(inside) > len(properties) or (beside.keys() <= _OUTCOME_NAMES and _has_id(inside)))
-    if large and "name" not in letters and all(_is_scalar(root, properties[name]) for name in beside.values()):
+    if large and "name" not in letters and all(is_scalar(root, properties[name]) for name in beside.values()):
         return about  # only scalars beside it, and no name among them
     return None
-
-
-def _is_scalar(root: dict[str, Any], node: SubSchema) -> bool:
-    kinds = [allowed_types(way.schema) for way in find_ways(root, node)]
-    return any(each is not None and {"object", "array"}.isdisjoint(each) for each in kinds)
 
 
 def _is_envelope(name: str, inside: Collection[str], all_names: Collection[str]) -> bool:
@@ -283,7 +278,7 @@ class Profile:
         root, found = self.values.root, {}
         for name, node in self.entity_path.properties.items() if self.entity_path is not None else ():
             inside = frozenset(map(plain_letters, properties_of(root, node) or ()))
-            found[plain_letters(name)] = None if _is_scalar(root, node) else inside
+            found[plain_letters(name)] = None if is_scalar(root, node) else inside
         return found
 
     def choose_shown(self, name: str, merged: Any, sent: Any) -> Any:
@@ -427,13 +422,15 @@ class Profile:
         own = shown.get(letters) or ()
         inside = {plain_letters(inner): inner for inner in sent[name]}
         lifted = [plain for plain in inside if plain in shown and plain not in own]
-        # What has an id, or the name of a scalar, is another entity, unless it covers most of this one.
+        few = len(set(lifted) - COMMON_NAMES) < 2
+        beside = {plain_letters(other) for other in sent if other != name} & shown.keys() - COMMON_NAMES
+        # What has an id, or the name of a scalar, is another entity, unless it alone covers most of this one.
         another = (letters in shown and not own) or not inside.keys().isdisjoint(ID_NAMES)
-        if another and 2 * len(lifted) <= len(shown):
+        if another and (few or beside or 2 * len(lifted) <= len(shown)):
             return sent
         if len(lifted) == len(inside) and not own:
             return {**sent[name], **sent, **({name: sent[name][name]} if name in sent[name] else {})}
-        if 2 * len(lifted) < len(inside) or len(set(lifted) - COMMON_NAMES) < 2:
+        if few or 2 * len(lifted) < len(inside):
             return sent
         return {**{inside[plain]: sent[name][inside[plain]] for plain in lifted}, **sent}
 
