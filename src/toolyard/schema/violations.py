@@ -46,8 +46,11 @@ def describe(violations: Sequence[Violation]) -> str:
     return f"{shown}; and {more} more" if more > 0 else shown
 
 
-def word_violation(error: jsonschema_rs.ValidationError) -> str:
-    """A readable message for a validator's error, for schemas without subschemas and for meta-schemas."""
+def word_violation(error: jsonschema_rs.ValidationError, encoding: object = None) -> str:
+    """A readable message for a validator's error, for schemas without subschemas and for meta-schemas.
+
+    `encoding` is the schema's `contentEncoding`, which says more than the pattern of such a text.
+    """
     kind = error.kind
     match kind:
         case jsonschema_rs.ValidationErrorKind.Type(types=types):
@@ -58,7 +61,8 @@ def word_violation(error: jsonschema_rs.ValidationError) -> str:
             told = " | ".join(word_violation(branch[0]) for branch in context[:_SHOWN] if branch)
             return f"fits none of the {len(context)} allowed forms: {told}"
         case jsonschema_rs.ValidationErrorKind.Pattern(pattern=pattern):
-            return f"must match the pattern {pattern[:200]!r}"
+            start = "must match" if encoding is None else f"must be {str(encoding)[:40]} text that matches"
+            return f"{start} the pattern {pattern[:200]!r}"
         case jsonschema_rs.ValidationErrorKind.Format(format=name):
             return f"must be in the format {name!r}"
         case _:

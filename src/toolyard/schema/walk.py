@@ -218,9 +218,9 @@ class Walk:
             return
         for error in own.errors(value):
             self._spend(4 * _STEP)
-            frame.add(
-                word_violation(error), error.kind.name, types_of(node.get("type")) if error.kind.name == "type" else ()
-            )
+            kind = error.kind.name
+            words = word_violation(error, node.get("contentEncoding"))
+            frame.add(words, kind, types_of(node.get("type")) if kind == "type" else ())
 
     def _examine_in_place(self, frame: Frame) -> Steps:
         node, value = frame.node, frame.value
