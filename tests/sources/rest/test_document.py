@@ -4,6 +4,7 @@ import pytest
 
 from sources.rest.documents import OK, document, loader_of, notes_of, operation, tool_of, tools_of
 from toolyard import Effects, MalformedSource
+from toolyard.sources.rest.document import read_text
 
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 
@@ -71,6 +72,12 @@ def test_a_document_without_paths_is_an_empty_source():
 def test_what_is_no_such_document_raises(content):
     with pytest.raises(MalformedSource):
         loader_of(content if content != "text" else '"text"')
+
+
+@pytest.mark.parametrize("page", ["<!DOCTYPE html>\n<html>a: b: c</html>", "\ufeff <?xml version='1.0'?>"])
+def test_a_page_about_a_document_is_said_to_be_none(page):
+    with pytest.raises(MalformedSource, match="a web page or XML, not an OpenAPI document"):
+        read_text(page.encode(), "http://a.example/docs")
 
 
 @pytest.mark.parametrize("version", ["3.0.0", "3.0", "3.1.0", "3.1.1", "3.2.0", "3.9", "2.0"])

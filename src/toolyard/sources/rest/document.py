@@ -36,7 +36,10 @@ def read_text(data: bytes, what: str) -> tuple[Any, list[str]]:
 
     JSON is recognised by its first character, whatever the file's suffix is.
     """
-    is_json = data.removeprefix(BOM).lstrip()[:1] in (b"{", b"[")
+    start = data.removeprefix(BOM).lstrip()[:2]
+    if start[:1] == b"<" and start != b"<<":  # which may begin YAML
+        raise MalformedSource("a web page or XML, not an OpenAPI document; name its JSON or YAML", where=what)
+    is_json = start[:1] in (b"{", b"[")
     try:
         return (parse_json if is_json else parse_yaml)(data, what=what), []
     except MalformedSource as error:
