@@ -58,7 +58,8 @@ def test_tools_sessions_and_keys_lead_to_their_calls(yard, browse):
 def test_a_call_that_is_not_there_is_a_404_and_a_made_up_cursor_a_400(yard, browse, path):
     client = browse(yard)
     assert client.get(path).status_code == 404 and client.get(f"{path}.json").json()["error"]["message"]
-    assert client.get("/console/calls?cursor=made-up").status_code == 400
+    refused = client.get("/console/calls?cursor=made-up")
+    assert refused.status_code == 400 and ">All calls</a>" in refused.text
 
 
 def test_a_key_sees_its_own_calls_and_an_admin_rows_of_all_without_what_was_said(tmp_path, browse):
