@@ -121,7 +121,7 @@ def expand_place(place: Place, option: str) -> Place:
     """A path or address passed from code, with variables replaced as in a config."""
     given: object = place
     if not isinstance(given, str | os.PathLike):
-        raise ConfigError(f"{option}: must be a path or an address, not {type(place).__name__}")
+        raise TypeError(f"{option} must be a path or an address, not {type(place).__name__}")
     text = str(place)
     return type(place)(expand(text, where=option)) if "${" in text else place
 
