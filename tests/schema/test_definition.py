@@ -84,6 +84,7 @@ def test_the_entrys_own_namespace_wins_and_a_qualified_name_is_not_qualified_twi
     ("raw", "says"),
     [
         ({"description": "x"}, "needs a 'name'"),
+        ({"id": "call_1", "arguments": {"city": "Oslo"}}, "needs a 'name'"),
         ({"type": "web_search_preview"}, "a tool that a provider runs"),
         ({"nmae": "t", "namespace": "n"}, "did you mean 'name' by 'nmae'?"),
         ({"tool_name": "t"}, "no definition of a tool"),

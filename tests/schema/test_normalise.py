@@ -53,6 +53,7 @@ DRAFT_7 = "http://json-schema.org/draft-07/schema#"
         ({"type": "object", "properties": None, "required": None}, {"type": "object"}),
         ({"type": "object", "city": CITY}, {"type": "object", "properties": {"city": CITY}}),
         ({"$schema": DRAFT_7}, {"type": "object", "$schema": DRAFT_7}),
+        ({"$top": "The number."}, {"type": "object", "properties": {"$top": {"description": "The number."}}}),
         ({"city": "string", "title": "str"}, {"type": "object", "properties": {"city": CITY, "title": CITY}}),
         (
             {"a": "The name of the city.", "b": "int"},
@@ -118,6 +119,12 @@ def test_data_inside_default_and_enum_is_not_a_schema():
     assert normalise(schema) == (schema, [])
 
 
+@pytest.mark.parametrize("options", [5, True, {}, [], [{"value": "a"}, "b"]])
+def test_options_that_list_no_values_stay_as_they_are(options):
+    schema = {"type": "object", "properties": {"a": {"type": "string", "enum": ["a"], "options": options}}}
+    assert normalise(schema) == (schema, [])
+
+
 @pytest.mark.parametrize(
     ("schema", "says"),
     [
@@ -160,6 +167,7 @@ def test_an_output_schema_may_describe_anything_and_seal_tools_maps_are_wrapped(
     ("schema", "is_map"),
     [
         ({"properties": {"a": CITY}}, False),
+        ({"title": "Object", "properties": {"a": CITY}}, False),
         ({"additionalProperties": {"type": "string"}}, False),
         ({"$ref": "#/$defs/a", "$defs": {"a": {}}}, False),
         ({"items": {"type": "array"}, "name": CITY}, True),

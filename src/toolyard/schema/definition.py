@@ -141,7 +141,8 @@ def _find_other_name(entry: Mapping[str, Any]) -> tuple[str, Any] | None:
     identity = entry.get("identity")
     if isinstance(identity, dict) and isinstance(identity.get("name"), str):
         return "identity", identity["name"]  # Dify
-    is_tool = isinstance(entry.get("id"), str) and any(key in _INPUT_KEYS or _is_input_key(key) for key in entry)
+    # Calls and rows of data have an id, too, but what they call `input` or `arguments` are no parameters.
+    is_tool = isinstance(entry.get("id"), str) and read_input(entry, [])[1]
     return ("id", entry["id"]) if is_tool else None
 
 

@@ -389,7 +389,7 @@ def _is_value(value: Any, kind: type) -> bool:
 def _read_choices(value: Any) -> Any:
     """`[{"value": "a", "label": ...}, ...]` as `["a", ...]`; anything else unchanged."""
     values = [item.get("value") for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-    return values if len(values) == len(value) and all(isinstance(item, str) for item in values) else value
+    return values if values and len(values) == len(value) and all(isinstance(item, str) for item in values) else value
 
 
 def _has_repeats(names: Any) -> bool:
@@ -410,8 +410,8 @@ def _refuse_non_finite(value: Any, path: Path) -> None:
 
 def _has_descriptions(schema: dict[str, Any]) -> bool:
     """Whether the schema maps names to descriptions, some of which may be schemas."""
-    if all(str(key).startswith(("x-", "$")) for key in schema):
-        return False  # annotations only, such as `$schema`, and no properties
+    if all(str(key).startswith("x-") or key == "$schema" for key in schema):
+        return False  # annotations only, no properties
     if has_typed_descriptions(schema):
         return True
     return _KNOWN.isdisjoint(schema) and all(isinstance(value, (str, dict)) for value in schema.values())
@@ -455,8 +455,9 @@ def is_property_map(schema: dict[str, Any]) -> bool:
     if not all(isinstance(value, (dict, str)) for value in schema.values()):
         return False
     if any(isinstance(value, str) for value in schema.values()):
-        # {"city": "string", "description": "string"}: only type names, and not all keys are keywords that take text.
-        if schema.keys() & {"type", "$schema", "$ref", "$id"} or schema.keys() <= _ANNOTATIONS | _TEXTS:
+        # {"city": "string", "description": "string"}: only type names, and text stands not beside keywords alone.
+        is_schema = schema.keys() <= (_KNOWN if schema.keys() & _TEXTS else _ANNOTATIONS)
+        if is_schema or schema.keys() & {"type", "$schema", "$ref", "$id", "$comment"}:
             return False
         return all(isinstance(value, dict) or read_type(value) is not None for value in schema.values())
     # Only dicts: this shape is also that of a keyword that takes a schema or a map of schemas.
