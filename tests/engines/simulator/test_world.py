@@ -228,6 +228,22 @@ def test_what_is_asked_for_below_a_path_by_something_else_need_not_be_there(path
         assert ask(engine, "create_issue", **{owner: "ann"}, name="Slow")["name"] == "Slow"
 
 
+def test_nothing_is_made_below_what_another_tool_shows_by_that_key_and_is_not_there():
+    book = an_object(isbn=TEXT, name=TEXT)
+    tools = [
+        operation("list_books", "GET", "/books", {"type": "array", "items": book}),
+        operation("show_book", "GET", "/books/{isbn}", book),
+        operation(
+            "create_review", "POST", "/books/{isbn}/reviews", an_object(id=TEXT, text=TEXT), an_object(text=TEXT)
+        ),
+    ]
+    with LMToolEngine(ToolRegistry(tools), lm_config={"type": "schema", "seed": 3, "world": {"entities": 4}}) as engine:
+        engine.setup("s")
+        [first, *_] = ask(engine, "list_books")
+        assert ask(engine, "create_review", isbn=first["isbn"], text="Long")["text"] == "Long"
+        assert refused(engine, "create_review", isbn="none", text="Long")
+
+
 def test_there_are_no_more_things_of_a_kind_than_ids_for_them():
     zone = {"type": "string", "enum": ["north", "south"]}
     show = operation("show_zone", "GET", "/zones/{zoneId}", an_object(zoneId=zone, name=TEXT))

@@ -225,9 +225,7 @@ class Profile:
         self.role = role_of(tool, lists=root is not None and _is_list(root, noun), neighbours=neighbours)
         noun = self.role.noun
         self.list_path: AnswerPath | None = None if root is None else find_list(root, noun)
-        self.entity_path: AnswerPath | None = None
-        if root is not None and self.role.verb != "list":
-            self.entity_path = find_entity(root, noun)
+        self.entity_path = None if root is None or self.role.verb == "list" else find_entity(root, noun)
         if root is not None and self.role.verb == "create" and self.list_path is None:
             # Where one or several can be created, the result has a variant for each.
             forms = [find_list(root, noun, node=way.schema) for way in find_ways(root, root)]
@@ -255,16 +253,21 @@ class Profile:
     @cached_property
     def reader(self) -> Profile | None:
         """The profile of another tool that shows one such entity, if this tool creates or changes them."""
-        return self._find_beside(self._beside[2].readers)
+        return self._find_beside(self._beside[2].readers, self.role.kind)
 
-    def _find_beside(self, tools: Mapping[str, Tool]) -> Profile | None:
-        """The profile of the tool for the same kind among others."""
-        tool = tools.get(self.role.kind)
+    def _find_beside(self, tools: Mapping[str, Tool], kind: str) -> Profile | None:
+        """The profile of the tool for a kind among others."""
+        tool = tools.get(kind)
         return None if tool is None or tool is self.tool else Profile(tool, *self._beside)
+
+    def can_show_by(self, name: str, kind: str) -> bool:
+        """True if another tool shows one entity of that kind by an argument of that name."""
+        reader = self._find_beside(self._beside[2].readers, kind)
+        return reader is not None and reader.role.key == name
 
     def _changes_several(self) -> bool:
         """True for a change of a collection, such as `PATCH /pets`; `PUT /settings` may change the only ones."""
-        listing = None if self.reader is None else self._find_beside(self._beside[2].collections)
+        listing = None if self.reader is None else self._find_beside(self._beside[2].collections, self.role.kind)
         return listing is not None and listing.role.verb == "list"
 
     @cached_property

@@ -95,9 +95,9 @@ class CrudCall:
             store, noun = EntityStore(self._state, store_key(kind, scope[:at])), noun_of(kind.split("/")[1:])
             fields = fields_of(name, noun)
             gone = store.is_gone(given, fields) and store.find(given, fields) is None
-            closed = self._closed and store.is_written and role.verb != "list"
+            closed = self._closed and store.is_written and role.verb != "list" and not store.has_handle(given)
             # An `owner` is none of the `/repos`, so it need not be there.
-            if gone or (closed and is_own_key(name, noun) and not store.has_handle(given)):
+            if gone or (closed and (is_own_key(name, noun) or self._profile.can_show_by(name, kind))):
                 raise _absence_error(noun, given, gone=gone)
 
     def _answer_one(self, arguments: dict[str, Any]) -> Any:
