@@ -109,15 +109,15 @@ def test_the_folder_around_those_of_the_workers_is_not_theirs(pools):
 
 
 ENDING = """
-import os, time
+import os, threading, time
 from toolyard.links.scripts.inside import kernel
 
 def fork_chain(length):
-    # Each process in a session of its own, with the next one as its child.
+    # Each process in a session of its own, with the next one as the child of one of its threads.
     os.setsid()
-    if length and os.fork() == 0:
-        fork_chain(length - 1)
-    if not length:
+    if length:
+        threading.Thread(target=lambda: time.sleep(600) if os.fork() else fork_chain(length - 1)).start()
+    else:
         os.write(ready, b".")
     time.sleep(600)
 

@@ -196,7 +196,7 @@ def kill_strangers(known: Collection[int]) -> bool:
                 break
             strangers = _find_strangers(known)
         _send_signal(SIGKILL, stopped)
-        for pid in _children():
+        for pid in _children(os.getpid()):
             if pid in stopped:
                 with suppress(ChildProcessError):
                     os.waitpid(pid, os.WNOHANG)
@@ -207,11 +207,9 @@ def kill_strangers(known: Collection[int]) -> bool:
 
 def _find_strangers(known: Collection[int]) -> list[int]:
     """The children of this process that are not `known`, and all their descendants."""
-    found = [pid for pid in _children() if pid not in known]
-    if found:
-        parents = {pid: _parent(pid) for pid in _numbers()}
-        for pid in found:
-            found.extend(child for child, parent in parents.items() if parent == pid)
+    found = [pid for pid in _children(os.getpid()) if pid not in known]
+    for pid in found:
+        found.extend(_children(pid))
     return found
 
 
@@ -221,13 +219,16 @@ def _send_signal(number: int, pids: Iterable[int]) -> None:
             os.kill(pid, number)
 
 
-def _children() -> list[int]:
-    me = os.getpid()
+def _children(pid: int) -> list[int]:
     try:
-        with open(f"/proc/self/task/{me}/children", "rb") as file:
-            return [int(word) for word in file.read().split()]
+        found: list[int] = []
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
+                found += map(int, file.read().split())
+        return found
     except OSError:
-        return [pid for pid in _numbers() if _parent(pid) == me]
+        # It has ended, or the kernel does not list children.
+        return [other for other in _numbers() if _parent(other) == pid]
 
 
 def _numbers() -> list[int]:
