@@ -105,6 +105,25 @@ def test_the_inbox_shows_what_a_call_would_change_and_approving_lets_it_run_once
     assert call(yard, "shop::update_order", order)["error_info"]["code"] == "tool.held", "it was good for once"
 
 
+def test_an_approved_call_of_an_overload_is_filled_into_its_form_without_its_secrets(browse):
+    texts = [{"type": "string", "description": text} for text in ("For people.", "For doors.")]
+    overloads = [
+        {"name": "open", "parameters": {"type": "object", "properties": {name: text, "key": text}, "required": [name]}}
+        for name, text in zip(("person", "door"), texts, strict=True)
+    ]
+    policy = {"rules": [{"ask": "home::*", "self": True}]}
+    with served(
+        {"tools": [{"type": "inline", "namespace": "home", "tools": overloads}], "policy": policy}, page=True
+    ) as y:
+        y.post("/v1/sessions", {"session_id": "desk"})
+        call(y, "home::open", {"door": "back", "key": "sk-proj-abcdefghijklmnopqrstuvwx"})
+        client = browse(y)
+        [waiting] = pending(client)
+        shown = client.get(f"/console/tools/home::open.json?approval={waiting['id']}").json()
+        assert waiting["arguments"]["key"] == "[redacted]" and shown["filled"] == {"a0": "back", "a1": ""}
+        assert "Secrets are not shown" in shown["notice"]
+
+
 def test_denying_from_the_inbox_stays_in_the_inbox_and_the_call_is_refused(yard, order, browse):
     client = browse(yard)
     [waiting] = pending(client)

@@ -15,7 +15,7 @@ from starlette.requests import Request
 
 from toolyard.model.call import Mode, Notify, ToolCall, ToolResult
 from toolyard.model.errors import Denied, UnknownToolError
-from toolyard.model.tool import Tool
+from toolyard.model.tool import Tool, json_digest
 from toolyard.registry.bind import find_overloads
 from toolyard.serving.catalog_view import CatalogView, show_native
 from toolyard.serving.console.catalog import list_feeds, list_stale
@@ -35,6 +35,7 @@ from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.query import query_int, query_str, read_count
 from toolyard.serving.routing import base_url, caller_of
 from toolyard.serving.service import Service
+from toolyard.words.redactor import REDACTED
 
 Data = dict[str, Any]
 
@@ -42,6 +43,7 @@ _JSON = "json"
 """Name of the control that holds all arguments as JSON."""
 _MOST_NEIGHBORS = 8
 _MOST_ENTRIES = 2**53
+_REDACTED = "Secrets are not shown. Please type them again: only exactly the approved call may run."
 _CHANGED = "This tool has changed since its form was shown, so nothing was run. Please fill it in again."
 
 
@@ -67,19 +69,25 @@ class _Draft(msgspec.Struct, frozen=True):
 async def show_tool(service: Service, request: Request) -> Data:
     """`GET /console/tools/{name}`; `?session=` selects the session, `&entry=` fills in the arguments of that entry.
 
-    `?approval=` selects session and arguments of an approved call.
+    `?approval=` selects overload, session and arguments of an approved call.
     """
-    found = _find_overloads(service.catalog, request)
+    found, approval = _find_overloads(service.catalog, request), query_str(request, "approval")
+    held = await service.approvals.show(caller_of(request).principal, approval) if approval else None
     chosen = query_str(request, "fingerprint") or ""
-    tool = next((one for one in found if chosen and one.fingerprint.startswith(chosen)), None)
-    notice = "" if tool is not None or not chosen else "There is no such overload any more; this is the first one."
+    if held is not None:
+        tool = next((one for one in found if one.definition_hash == held["definition_hash"]), None)
+    else:
+        tool = next((one for one in found if not chosen or one.fingerprint.startswith(chosen)), None)
+    notice = "" if tool is not None else "There is no such overload any more; this is the first one."
     tool = tool or found[0]
     fields = make_fields(tool.parameters)
     session, at = query_str(request, "session") or "", query_int(request, "at", 0, _MOST_ENTRIES, -1)
     arguments = await _find_sent_arguments(service, request, session)
-    if approval := query_str(request, "approval"):
-        held = await service.approvals.show(caller_of(request).principal, approval)
-        session, arguments = held["session_id"], held["arguments"]
+    if held is not None:
+        session = held["session_id"]
+        arguments = {name: value for name, value in held["arguments"].items() if value != REDACTED}
+        if json_digest(held["arguments"]) != held["digest"]:
+            notice = notice or _REDACTED
     as_json = query_str(request, "as") == _JSON
     filled = None
     if not as_json:
