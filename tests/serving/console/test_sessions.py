@@ -197,4 +197,7 @@ def test_sessions_are_listed_last_used_first_with_forks_below_their_parents(trip
     assert client.get("/console/sessions").text.count('class="badge">fork') == 3
     trip.ask("DELETE", "/v1/sessions/a-fork")
     assert tree() == [("fork-of-fork", 0), ("alone", 0), ("trip", 0), ("z-fork", 1)]
+    trip.ask("DELETE", "/v1/sessions/trip")
+    trip.post("/v1/sessions/z-fork/fork", {"session_id": "trip"})
+    assert tree() == [("z-fork", 0), ("trip", 1), ("fork-of-fork", 0), ("alone", 0)], "each is a fork of the other"
     assert client.get("/console/sessions?page=made-up").status_code == 400

@@ -94,11 +94,13 @@ def _arrange_tree(rows: list[Row]) -> list[Row]:
     by_name: dict[str | None, Row] = {row["session_id"]: row for row in rows}
     forks: dict[str | None, list[Row]] = {}
     for row in rows:
-        climbed = by_name.pop(row["session_id"], None)
+        climbed, below = by_name.pop(row["session_id"], None), set()
         while climbed is not None:
+            below.add(climbed["session_id"])
             parent = climbed["fork_of"]
-            # A parent that was deleted or is placed already ends the climb.
-            forks.setdefault(parent if parent in names else None, []).append(climbed)
+            # A parent may have been deleted, and even made again as a fork of its own fork.
+            has_place = parent in names and parent not in below
+            forks.setdefault(parent if has_place else None, []).append(climbed)
             climbed = by_name.pop(parent, None)
     arranged: list[Row] = []
     line = [(row, 0) for row in reversed(forks.get(None, []))]
