@@ -176,8 +176,8 @@ def test_an_address_of_an_mcp_server_is_told_from_that_of_an_api(capsys):
     ("words", "error"),
     [
         (["nothing-of-the-kind"], "not a URL, a file or folder here, a module, or a command"),
-        (["nothing of the kind"], "'nothing' is not a URL, a file or folder here, a module, or a command"),
-        (["nothing 'of the kind"], "No closing quotation"),
+        (["nothing of the kind"], "'nothing of the kind' is not a URL, a file or folder here, a module, or a command"),
+        (["nobody's.yaml"], '"nobody\'s.yaml" is not a URL, a file or folder here, a module, or a command'),
         (["toolyard.yaml"], "this is a config itself"),
         (["."], "`toolyard manifest init .` allows the scripts"),
         (["empty.py"], "no public function is defined there"),

@@ -303,18 +303,17 @@ def _list_candidates(words: Sequence[str], base: Path) -> Iterator[_Source]:
         # If arguments are files, the server must be started in the current folder.
         here = any(not Path(word).is_absolute() and Path(word).exists() for word in words[1:])
         yield {**source, **({"cwd": _write_path(Path(), base)} if here else {})}
-    elif alone and len(parts := _split_command(first)) > 1:
+    elif alone and (parts := _split_command(first)) and shutil.which(parts[0]):
         yield from _list_candidates(parts, base)
     else:
         raise ConfigError(f"{first!r} is not a URL, a file or folder here, a module, or a command on the PATH")
 
 
 def _split_command(text: str) -> list[str]:
-    """The words of a command that was quoted as a whole."""
-    try:
+    """The words of a command that was quoted as a whole; none if it is no command."""
+    with suppress(ValueError):
         return shlex.split(text)
-    except ValueError as error:
-        raise ConfigError(f"{text!r} is no command: {error}") from None
+    return []
 
 
 def _list_url_candidates(url: str) -> Iterator[_Source]:
