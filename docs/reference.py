@@ -138,8 +138,9 @@ async def _fetch_openapi() -> dict[str, Any]:
     from toolyard.serving import asgi
 
     with Toolyard.from_config({"tools": [{"type": "domains", "domains": ["core"]}]}) as yard:
-        transport = httpx2.ASGITransport(asgi(yard))
-        async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        app = asgi(yard)
+        client = httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://127.0.0.1")
+        async with app.router.lifespan_context(app), client:
             return (await client.get("/openapi.json")).json()
 
 
