@@ -41,8 +41,17 @@ def test_output_schemas_are_found_under_their_names(key):
 
 
 def test_a_description_of_several_texts_is_the_one_for_models_or_in_english():
-    for texts in ({"human": {"en_US": "no"}, "llm": "Find."}, {"zh_Hans": "no", "en_US": "Find."}):
+    for texts in (
+        {"human": {"en_US": "no"}, "llm": "Find."},
+        {"zh_Hans": "no", "en_US": "Find."},
+        {"de": "no", "en": "Find."},
+    ):
         assert read({"name": "t", "description": texts, "parameters": SCHEMA})[0].description == "Find."
+
+
+def test_what_stands_beside_a_nested_name_stays_in_the_metadata():
+    identity = {"name": "t", "author": "Ada"}
+    assert read({"identity": identity, "parameters": SCHEMA})[0].metadata == {"identity": identity}
 
 
 def test_text_under_returns_is_not_a_schema():

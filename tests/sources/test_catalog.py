@@ -148,6 +148,11 @@ def test_an_entry_that_no_tool_can_be_made_of_costs_no_other_and_says_what_it_is
     assert says in loader.report.rejected[0].reason
 
 
+def test_a_tool_with_parameters_and_the_keys_of_a_servers_entry_is_a_tool(tmp_path):
+    entry = {"name": "x", "description": "d", "version": "1", "packages": [], "parameters": {"type": "object"}}
+    assert load(tmp_path, [A, entry])[1] == ["default::a", "default::x"]
+
+
 def test_keys_for_extensions_may_hold_what_yaml_repeats(tmp_path):
     text = "x-city: &city {type: string}\nnamespace: n\ntools:\n- {name: a, parameters: {city: *city, town: *city}}\n"
     loader, found = load(tmp_path, text, "tools.yaml")

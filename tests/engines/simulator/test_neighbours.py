@@ -3,6 +3,7 @@
 import dataclasses
 import re
 
+import msgspec
 import pytest
 
 from engines.engine_support import ask, refused
@@ -10,6 +11,7 @@ from engines.simulator.test_profile import TEXT, WHOLE, an_object, operation
 from toolyard import LMToolEngine, ToolRegistry
 from toolyard.engines.simulator import Simulator
 from toolyard.engines.simulator.roles import fields_of
+from toolyard.model.bindings import RestParameter
 
 THING = an_object(id=WHOLE, title=TEXT)
 
@@ -325,15 +327,23 @@ def test_a_put_to_a_collection_names_what_it_changes_as_those_are_asked_for():
 
 @pytest.mark.parametrize("made", [[], ["First", "Second"]])
 def test_a_collection_is_deleted_unless_the_call_chooses_some_of_it(made):
+    path, bob = "/users/{user}/pets", {"user": "bob"}
+    drop = operation("drop", "DELETE", path, {}, an_object(ids={"type": "array"}))
+    header = RestParameter(argument="trace", name="X-Trace", location="header")
     engine = played(
-        operation("make", "POST", "/pets", THING, an_object(title=TEXT)),
-        operation("show", "GET", "/pets/{id}", THING),
-        operation("every", "GET", "/pets", {"type": "array", "items": THING}),
-        operation("drop", "DELETE", "/pets", {}, an_object(ids={"type": "array"})),
+        operation("make", "POST", path, THING, an_object(title=TEXT)),
+        operation("show", "GET", f"{path}/{{id}}", THING),
+        operation("every", "GET", path, {"type": "array", "items": THING}),
+        dataclasses.replace(
+            taking(drop, trace=TEXT),
+            binding=msgspec.structs.replace(drop.binding, parameters=(*drop.binding.parameters, header)),
+        ),
     )
-    pets = [ask(engine, "make", title=title) for title in made]
-    ask(engine, "drop", ids=[7])
-    assert [ask(engine, "show", id=str(pet["id"])) for pet in pets] == pets
-    ask(engine, "drop")
-    assert ask(engine, "every") == []
-    assert all(refused(engine, "show", id=str(pet["id"])) for pet in pets)
+    other = ask(engine, "make", user="ann", title="Other")
+    pets = [ask(engine, "make", title=title, **bob) for title in made]
+    ask(engine, "drop", ids=[7], **bob)
+    assert [ask(engine, "show", id=str(pet["id"]), **bob) for pet in pets] == pets
+    ask(engine, "drop", trace="t", **bob)
+    assert ask(engine, "every", **bob) == []
+    assert all(refused(engine, "show", id=str(pet["id"]), **bob) for pet in pets)
+    assert ask(engine, "every", user="ann") == [other]

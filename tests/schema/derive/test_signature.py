@@ -7,12 +7,13 @@ import dataclasses
 import datetime as dt
 import functools
 import inspect
+import typing
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Optional, Required, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Optional, Required, TypedDict
 
 import pytest
 import typing_extensions
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from typing_extensions import Unpack
 
 from schema.derive.derive_cases import Colour, accepts, run
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from somewhere import Nowhere  # type: ignore[import-not-found]
 
+if typing.TYPE_CHECKING:
     Amount = Decimal | Literal["all"]
 
 CTX = ToolContext(tool=Tool("t", "n"))
@@ -331,15 +333,27 @@ def test_unpacked_annotations_that_cannot_be_resolved_are_named() -> None:
 
 
 def test_alternatives_of_a_union_that_json_cannot_say_are_left_to_python_callers() -> None:
-    def load(shelf: Shelf | str | dt.date, size: Optional[Shelf | int] = None) -> list[Any]:  # noqa: UP045
-        return [shelf, size]
+    def load(
+        shelf: Shelf | str | dt.date,
+        name: Annotated[Shelf | str, Field(description="Its name.")],
+        size: Optional[Shelf | int] = None,  # noqa: UP045
+    ) -> list[Any]:
+        return [shelf, size, name]
 
     text, day = {"type": "string"}, {"type": "string", "format": "date"}
     assert derive(load).parameters["properties"] == {
         "shelf": {"anyOf": [text, day]},
         "size": {"anyOf": [{"type": "integer"}, {"type": "null"}], "default": None},
+        "name": {"type": "string", "description": "Its name."},
     }
-    assert run(derive(load), {"shelf": "a", "size": 2}) == ["a", 2]
+    assert run(derive(load), {"shelf": "a", "size": 2, "name": "b"}) == ["a", 2, "b"]
+
+
+def test_a_union_of_which_json_can_only_say_null_is_refused() -> None:
+    def load(shelf: Shelf | None = None) -> None: ...
+
+    with pytest.raises(DefinitionError, match="which JSON Schema cannot say"):
+        derive(load)
 
 
 def by_name(x: int, ctx: Any) -> Any:

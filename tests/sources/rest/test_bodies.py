@@ -264,14 +264,14 @@ def swagger(parameters, **fields):
 
 
 def test_a_swagger_body_parameter_is_the_body():
-    tool = swagger([{"name": "pet", "in": "body", "required": True, "schema": {"$ref": "#/definitions/Pet"}}])
+    tool = swagger([{"name": "pet", "in": "body", "required": "true", "schema": {"$ref": "#/definitions/Pet"}}])
     assert tool.binding.body.media_type == "application/json"
     assert tool.parameters["required"] == ["name"]
 
 
 def test_swagger_form_parameters_are_the_body():
     form = [
-        {"name": "a", "in": "formData", "type": "integer", "required": True},
+        {"name": "a", "in": "formData", "type": "integer", "required": "true"},
         {"name": "b", "in": "formData", "type": "array", "items": {"type": "string"}, "collectionFormat": "multi"},
     ]
     tool = swagger(form, consumes=["application/x-www-form-urlencoded"])

@@ -28,7 +28,7 @@ def test_every_place_is_an_argument_and_path_parameters_are_required():
     assert tool.parameters["additionalProperties"] is False
 
 
-@pytest.mark.parametrize(("said", "is_required"), [("true", True), ("yes", True), ([True], True), ("no", False)])
+@pytest.mark.parametrize(("said", "is_required"), [("true", True), ("Yes", True), ([True], True), ("no", False)])
 def test_required_may_be_said_in_text_or_in_a_list(said, is_required):
     body = {"required": said, "content": {"application/json": {"schema": {"type": "string"}}}}
     called = operation(parameters=[parameter("q", "query", required=said)], requestBody=body)
