@@ -209,6 +209,12 @@ def test_a_key_sees_and_decides_what_is_its_own_to_see_and_decide(tmp_path, brow
         assert pending(client) == [] and client.get(f"/console/approvals/{mine['id']}").status_code == 404
         sign_in(client, boss)
         assert decide(client, mine["id"], "approve").status_code == 303
+        links = ("/console/sessions/desk", f"?approval={mine['id']}")
+        page = client.get(f"/console/approvals/{mine['id']}").text
+        assert not any(link in page for link in links), "the session and the call are those of the other key"
+        sign_in(client, agent)
+        page = client.get(f"/console/approvals/{mine['id']}").text
+        assert all(link in page for link in links)
         assert call(yard, "core::echo", {"text": "hi"}, token=agent)["result"]
 
 

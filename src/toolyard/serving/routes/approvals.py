@@ -54,6 +54,8 @@ class ApprovalShape(Shape):
     self: bool
     created: DateTime
     expires: DateTime
+    is_own: bool
+    """Whether this key made the call. Keys may have the same name, so `caller` does not tell."""
     may_decide: bool
     """Whether this key may approve or deny it."""
     call_id: str | UnsetType = UNSET
@@ -108,6 +110,7 @@ class ApprovalView:
         return {
             **write_approval(approval),
             **({} if obstacle is None else {"obstacle": obstacle}),
+            "is_own": decider.is_caller_of(approval),
             "may_decide": approval.state == "pending" and _may_decide(approval, decider),
         }
 
