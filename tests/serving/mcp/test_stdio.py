@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -306,6 +307,24 @@ def test_input_and_output_may_be_files(tmp_path):
         done = warm_toolyard().run(command, cwd=tmp_path, stdin=source, stdout=sink, timeout=3 * SOON)
     assert done.returncode == 0
     assert [json.loads(line)["id"] for line in (tmp_path / "out").read_text().splitlines()] == [1, 2]
+
+
+def test_input_and_output_may_be_one_socket(tmp_path):
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        command = ["-m", "toolyard", "mcp", "--domains", "core"]
+        process = warm_toolyard().start(command, cwd=tmp_path, stdin=theirs, stdout=theirs, stderr=subprocess.DEVNULL)
+        theirs.close()
+        with process, ours.makefile("rb") as answers:
+            for number in (1, 2):
+                ours.sendall(json.dumps(make_request("ping", number=number)).encode() + b"\n")
+                assert json.loads(answers.readline())["id"] == number
+            call = make_request("tools/call", {"name": "echo", "arguments": {"text": "x"}}, 3)
+            ours.sendall(json.dumps(call).encode())
+            ours.shutdown(socket.SHUT_WR)
+            assert json.loads(answers.readline())["id"] == 3
+            assert answers.read() == b""
+            assert process.wait(3 * SOON) == 0
 
 
 def test_an_invalid_config_is_reported_on_standard_error(tmp_path):

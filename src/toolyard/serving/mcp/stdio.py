@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import socket
 import stat
 import sys
 from collections.abc import Callable
@@ -186,7 +187,8 @@ class MessageClient:
 class StdioTransport(asyncio.Protocol):
     """The connection to the client: input and output, each asynchronous for a pipe or socket, and blocking for a file.
 
-    While the client does not read its messages, no further ones of it are read.
+    Both may be one socket, as inetd, systemd and socat pass it on. While the client does not read its messages, no
+    further ones of it are read.
     """
 
     def __init__(self, server: McpEndpoint) -> None:
@@ -203,8 +205,15 @@ class StdioTransport(asyncio.Protocol):
 
     async def open(self, reading: int, writing: int) -> None:
         """Read from and write to these file descriptors from now on, and own them."""
-        await self._open_output(writing)
-        await self._open_input(reading)
+        if _is_one_socket(reading, writing):
+            # The transport of a pipe would take a message of the client for the end of its reading.
+            os.close(reading)
+            line = socket.socket(fileno=writing)
+            transport, _ = await asyncio.get_running_loop().connect_accepted_socket(lambda: self, line)
+            self._input = self._output = transport
+        else:
+            await self._open_output(writing)
+            await self._open_input(reading)
         if self._output is not None:
             self._output.set_write_buffer_limits(high=_HIGH)
 
@@ -343,3 +352,8 @@ async def serve_stdio(server: McpEndpoint, reading: int, writing: int, stop: asy
 def _is_pipe(fd: int) -> bool:
     mode = os.fstat(fd).st_mode
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+
+
+def _is_one_socket(reading: int, writing: int) -> bool:
+    given = os.fstat(writing)
+    return stat.S_ISSOCK(given.st_mode) and os.path.samestat(os.fstat(reading), given)
