@@ -56,24 +56,25 @@ class ServiceApp(Starlette):
     is_started = False
     """Whether its lifespan has run. Starlette does not run that of an application that is mounted."""
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """ASGI; the log says once if the lifespan was left out."""
-        if scope["type"] == "http" and not self.is_started:
-            self.is_started = True
-            _log.warning(
-                "the lifespan of the mounted application did not run, so changes of keys, registered tools and events "
-                "are missed; pass lifespan=app.router.lifespan_context to the application that mounts it"
-            )
-        await super().__call__(scope, receive, send)
-
     def build_middleware_stack(self) -> ASGIApp:
         """Build the stack from the user middleware alone, unless there are exception handlers."""
-        if self.exception_handlers:
-            return super().build_middleware_stack()
         app: ASGIApp = self.router.middleware_stack
-        for middleware, args, options in reversed(self.user_middleware):
-            app = middleware(app, *args, **options)
-        return app
+        if self.exception_handlers:
+            app = super().build_middleware_stack()
+        else:
+            for middleware, args, options in reversed(self.user_middleware):
+                app = middleware(app, *args, **options)
+
+        async def check_lifespan(scope: Scope, receive: Receive, send: Send) -> None:
+            self.middleware_stack = app  # only the first request is checked
+            if scope["type"] == "http" and not self.is_started:
+                _log.warning(
+                    "the lifespan of the mounted application did not run, so changes of keys, registered tools and "
+                    "events are missed; pass lifespan=app.router.lifespan_context to the application that mounts it"
+                )
+            await app(scope, receive, send)
+
+        return check_lifespan
 
 
 def create_app(service: Service) -> Starlette:
