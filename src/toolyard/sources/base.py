@@ -275,7 +275,8 @@ def explain_foreign(document: dict[str, Any], path: str) -> str | None:
     """Why the document of that path is not a catalog, and how to load it instead; None if it is of no other program."""
     if (kind := recognise_document(document)) is not None:
         return _LOADING_HINTS[kind].format(path)
-    return next((what for keys, what in _OTHER_FORMATS if keys <= document.keys()), None)
+    names = set(document)  # compared with sets faster than `keys()`, for each tool of a list
+    return next((what for keys, what in _OTHER_FORMATS if keys <= names), None)
 
 
 _HEAD_BYTES = 4096
