@@ -49,6 +49,11 @@ def test_a_description_of_several_texts_is_the_one_for_models_or_in_english():
         assert read({"name": "t", "description": texts, "parameters": SCHEMA})[0].description == "Find."
 
 
+@pytest.mark.parametrize("other", [{"title": "T", **SCHEMA}, {"id": "i", "parameters": SCHEMA}])
+def test_what_serves_as_a_name_replaces_no_key_that_the_tool_is_listed_under(other):
+    assert read(other, name="t")[0].name == "t"
+
+
 def test_what_stands_beside_a_nested_name_stays_in_the_metadata():
     identity = {"name": "t", "author": "Ada"}
     assert read({"identity": identity, "parameters": SCHEMA})[0].metadata == {"identity": identity}
