@@ -287,12 +287,13 @@ def test_a_single_verb_in_a_path_may_be_the_name_of_a_thing():
     assert simulator.profile(show).role.noun == "view"
 
 
-def test_a_change_of_several_adds_none():
+@pytest.mark.parametrize("method", ["PATCH", "PUT"])
+def test_a_change_of_several_adds_none(method):
     engine = played(
         operation("make", "POST", "/pets", THING, an_object(title=TEXT)),
         operation("show", "GET", "/pets/{id}", THING),
         operation("every", "GET", "/pets", {"type": "array", "items": THING}),
-        operation("change", "PATCH", "/pets", an_object(changed=WHOLE), an_object(ids={"type": "array"}, title=TEXT)),
+        operation("change", method, "/pets", an_object(changed=WHOLE), an_object(ids={"type": "array"}, title=TEXT)),
     )
     made = ask(engine, "make", title="First")
     ask(engine, "change", ids=[made["id"]], title="Second")
