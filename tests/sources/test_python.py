@@ -330,6 +330,15 @@ def test_a_file_without_its_ending_is_told_how_files_are_written():
         load("my_own_tools")
 
 
+def test_an_import_for_type_checkers_that_exits_costs_its_function_alone(tmp_path, monkeypatch):
+    (tmp_path / "quits.py").write_text("raise SystemExit(3)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    head = "from __future__ import annotations\nfrom typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import quits\n"
+    path = tmp_path / "mine.py"
+    path.write_text(f"{head}def f(x: quits.X): ...\ndef add(a: int): ...\n")
+    assert load(str(path), on_error="skip").tool_names() == ["add"]
+
+
 def test_a_package_that_a_module_imports_and_that_is_missing_is_no_mistake_in_the_target(tmp_path, monkeypatch):
     (tmp_path / "needs_more.py").write_text("import more_that_is_missing\n")
     monkeypatch.syspath_prepend(tmp_path)

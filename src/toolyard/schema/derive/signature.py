@@ -87,7 +87,7 @@ def _add_type_checking_names(module: dict[str, Any]) -> dict[str, Any]:
     names = dict(module)
     for statement in _compile_type_checking("".join(linecache.getlines(str(module.get("__file__", "")), module))):
         # Any exception, as in an import of something that is not installed: the annotation stays unresolved.
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(Exception, SystemExit):
             exec(statement, names)  # noqa: S102 - imports and aliases of the module that defines the callable
     return names
 
