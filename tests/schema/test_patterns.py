@@ -1,8 +1,10 @@
-"""Patterns run on no more text than the time of a verdict allows."""
+"""Patterns run on no more text than the time of a verdict allows, and counted classes become limits of the length."""
 
 import pytest
+from hypothesis import given, strategies as st
 
-from toolyard.schema.compile import compile_schema
+from toolyard.schema.admission import admit_schema
+from toolyard.schema.compile import compile_schema, read_pattern, split_length
 from toolyard.schema.weight import STEPS, pattern_steps
 
 LONG = "(a|b)*a(a|b){5000}c"
@@ -75,3 +77,56 @@ def test_patterns_that_judge_the_same_text_add_up():
     assert compile_schema(one).accepts("1" * 9_000)
     assert not compile_schema(two).accepts("1" * 9_000)
     assert compile_schema(two).accepts("1" * 200)
+
+
+@pytest.mark.parametrize(
+    ("schema", "read"),
+    [
+        ({"pattern": r"^\p{L}{1,64}$"}, {"pattern": r"^\p{L}+$", "minLength": 1, "maxLength": 64}),
+        ({"pattern": r"^([\p{L}\p{N}]{0,255})$"}, {"pattern": r"^([\p{L}\p{N}]*)$", "minLength": 0, "maxLength": 255}),
+        ({"pattern": r"^\p{L}[\p{L}-]{2,63}$"}, {"pattern": r"^\p{L}[\p{L}-]+$", "minLength": 3, "maxLength": 64}),
+        ({"pattern": r"^\p{L}{100}-\d{4}$"}, {"pattern": r"^\p{L}+-\d{4}$", "minLength": 105, "maxLength": 105}),
+        ({"pattern": r"^\p{L}{100,}$"}, {"pattern": r"^\p{L}+$", "minLength": 100}),
+        (
+            {"pattern": r"^\p{L}{1,64}$", "minLength": 2, "maxLength": 10},
+            {"pattern": r"^\p{L}+$", "minLength": 2, "maxLength": 10},
+        ),
+        ({"pattern": r"^\p{L}{1,8}$"}, {"pattern": r"^\p{L}{1,8}$"}),
+        ({"pattern": r"^\p{L}{1,64} \p{L}{1,64}$"}, None),
+        ({"pattern": r"^(?:\p{L}-){1,64}$"}, None),
+        ({"pattern": r"^\p{L}{64,1}$"}, None),
+        ({"pattern": r"^\p{L}{1,64}$", "maxLength": "10"}, None),
+    ],
+)
+def test_a_count_that_is_too_large_to_compile_becomes_limits_of_the_length(schema, read):
+    assert read_pattern(schema) == read
+
+
+PARTS = st.lists(st.sampled_from(["a", "[ab]", r"\w", ".", r"[^a\]]", "é"]), min_size=1, max_size=3)
+
+
+@given(PARTS, st.integers(0, 2), st.sampled_from(["{2}", "{0,2}", "{1,3}", "{2,}"]), st.text("abé]-", max_size=8))
+def test_a_pattern_and_its_split_form_accept_the_same_text(parts, place, count, text):
+    place = min(place, len(parts) - 1)
+    pattern = f"^{''.join(parts[: place + 1])}{count}{''.join(parts[place + 1 :])}$"
+    split = split_length(pattern)
+    assert compile_schema({"pattern": pattern}).is_valid(text) is (
+        compile_schema({"pattern": split.pattern}).is_valid(text) and split.least <= len(text) <= split.most
+    )
+
+
+@pytest.mark.parametrize(
+    "pattern", ["^a{2}?$", "a{2}", "^a|b{2}$", r"^\b{2}$", r"^\uD83D\uDE00{2}$", r"^(a)\1{2}$", "^(?=a)a{2}$", "^{2}$"]
+)
+def test_parts_that_are_not_exactly_one_character_cannot_be_split(pattern):
+    assert split_length(pattern) is None
+
+
+def test_a_schema_with_a_counted_unicode_class_is_admitted_with_a_note():
+    admitted = admit_schema({"type": "object", "properties": {"name": {"type": "string", "pattern": r"^\p{L}{1,64}$"}}})
+    assert [(change.pointer, change.what) for change in admitted.changes] == [
+        ("/properties/name/pattern", "its count of characters moved to minLength and maxLength")
+    ]
+    compiled = compile_schema(admitted.schema)
+    verdicts = [compiled.is_valid({"name": name}) for name in ("é" * 64, "é" * 65, "", "a1")]
+    assert verdicts == [True, False, False, False]

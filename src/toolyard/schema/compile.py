@@ -10,19 +10,22 @@ violations are found by a walk that counts its steps (`walk`), not by the valida
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from functools import cached_property, lru_cache
 from typing import Any
 
 import jsonschema_rs
+import msgspec
 
 from toolyard.model.errors import InvalidSchemaError
 from toolyard.model.json_schema import JSON_TYPES, pointer_of
+from toolyard.model.tool import Schema
 from toolyard.schema.subschemas import Path, iter_children
 from toolyard.schema.violations import MAX_VIOLATIONS, Explainer, Misfit, Violation, word_violation
 from toolyard.schema.walk import Walk
-from toolyard.schema.weight import STEPS, Weight, measure, weigh
+from toolyard.schema.weight import PATTERN_TOKEN, STEPS, Weight, measure, weigh
 
 _LINEAR = jsonschema_rs.RegexOptions(size_limit=1 << 20, dfa_size_limit=1 << 21)
 _BACKTRACKING = jsonschema_rs.FancyRegexOptions(backtrack_limit=10_000, size_limit=1 << 20, dfa_size_limit=1 << 21)
@@ -149,6 +152,71 @@ def usable_pattern(text: str) -> str | None:
     if slashed and set(slashed[2]) <= set("gimsuy"):
         text = ("(?i)" if "i" in slashed[2] else "") + slashed[1]
     return next((each for each in (text, _BESIDE_CLASS.sub(r"\1\-", text)) if _is_usable(each)), None)
+
+
+def read_pattern(schema: Schema) -> Schema | None:
+    """The `pattern` of a schema in keywords that can be compiled; None if there are none.
+
+    A count of characters that makes it too large becomes `minLength` and `maxLength`, unless the schema limits the
+    length more strictly.
+    """
+    found = usable_pattern(schema["pattern"])
+    if found is not None:
+        return {"pattern": found}
+    counted = split_length(schema["pattern"])
+    least, most = schema.get("minLength", 0), schema.get("maxLength", math.inf)
+    if counted is None or usable_pattern(counted.pattern) is None or not {type(least), type(most)} <= {int, float}:
+        return None
+    limits = {"minLength": max(least, counted.least), "maxLength": min(most, counted.most)}
+    return {"pattern": counted.pattern, **{key: int(limit) for key, limit in limits.items() if limit != math.inf}}
+
+
+_ONE_CHARACTER = re.compile(
+    r"\\(?:[pP]\{[^}]*\}|[dDwWsSfnrtv]|[^\w\s])"
+    r"|\[(?!\^?\])(?:\\(?!u[dD][89a-fA-F]).|[^\\\[\]])+\]"
+    r"|[^\\\[\](){}*+?|^$]",
+    re.DOTALL,
+)
+"""A token that matches exactly one character, which half of a surrogate pair does not."""
+
+
+class CountedPattern(msgspec.Struct, frozen=True):
+    """A pattern without one of its counted repetitions, and the lengths of text that all of it allowed."""
+
+    pattern: str
+    least: int
+    most: float
+    """Infinity for no limit."""
+
+
+def split_length(pattern: str) -> CountedPattern | None:
+    r"""Read `^\p{L}{1,64}$` as `^\p{L}+$` and lengths from 1 to 64, which together mean the same.
+
+    The validator needs tens of kilobytes for each repetition of a Unicode class, so it does not compile such a count.
+    None unless the pattern is a sequence of single characters from start to end, of which one at most varies in number.
+    """
+    tokens = list(PATTERN_TOKEN.finditer(pattern))
+    if len(tokens) < 4 or tokens[0][0] != "^" or tokens[-1][0] != "$":
+        return None
+    is_group = tokens[1][0] in ("(", "(?:") and tokens[-2][0] == ")"
+    least, most = 0, 0.0
+    counts: list[tuple[float, int, re.Match[str]]] = []
+    may_repeat = False
+    for token in tokens[2:-2] if is_group else tokens[1:-1]:
+        low, high = 1, 1.0
+        if token["least"] is not None and may_repeat:
+            low = int(token["least"])
+            high = int(token["most"] or low) if token["most"] or not token["more"] else math.inf
+            counts.append((high - low, low, token))
+            low, high = low - 1, high - 1  # the character itself is counted already
+        elif not _ONE_CHARACTER.fullmatch(token[0]):
+            return None
+        least, most, may_repeat = least + low, most + high, token["least"] is None
+    varying = [count for count in counts if count[0]]
+    if not counts or len(varying) > 1 or any(count[0] < 0 for count in counts):
+        return None
+    _, low, chosen = max(counts, key=lambda count: count[:2])
+    return CountedPattern(f"{pattern[: chosen.start()]}{'+' if low else '*'}{pattern[chosen.end() :]}", least, most)
 
 
 def _is_usable(pattern: str) -> bool:

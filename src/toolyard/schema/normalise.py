@@ -14,7 +14,7 @@ import msgspec
 
 from toolyard.model.errors import InvalidSchemaError
 from toolyard.model.json_schema import JSON_TYPES, SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES, json_type, pointer_of
-from toolyard.schema.compile import usable_pattern
+from toolyard.schema.compile import read_pattern
 from toolyard.schema.subschemas import Path
 from toolyard.schema.typenames import join_fragments, read_default, read_described, read_flag, read_number, read_type
 
@@ -319,10 +319,15 @@ class _Normaliser:
         return value
 
     def _rewrite_pattern(self, out: dict[str, Any], path: Path) -> None:
-        read = usable_pattern(out["pattern"])
-        if read is not None and read != out["pattern"]:
-            self._note_change((*path, "pattern"), "a pattern read as JavaScript does")
-            out["pattern"] = read
+        read = read_pattern(out)
+        if read is not None and read["pattern"] != out["pattern"]:
+            form = (
+                "its count of characters moved to minLength and maxLength"
+                if len(read) > 1
+                else "a pattern read as JavaScript does"
+            )
+            self._note_change((*path, "pattern"), form)
+            out |= read
 
     def _required_flags(self, out: dict[str, Any], path: Path) -> None:
         """Move `"required": true` or `"optional": false` on a property to the `required` list of its parent."""

@@ -347,7 +347,7 @@ _POSITION_STEPS = 3
 _RESTARTS = 80
 """Characters that a restarting pattern passes in one step."""
 
-_PATTERN_TOKEN = re.compile(
+PATTERN_TOKEN = re.compile(
     r"\\(?:[pPux]\{[^}]*\}|k<[^>]*>|.)|\[\^?\]?(?:\\.|[^\]\\])*\]|\((?:\?(?:[:=!>]|<[=!]|P?<\w+>|[a-zA-Z-]*:?))?"
     r"|\{(?P<least>\d+)(?P<more>,?)(?P<most>\d*)\}|.",
     re.DOTALL,
@@ -370,7 +370,7 @@ def pattern_steps(pattern: str) -> tuple[float, float]:
 def count_positions(pattern: str) -> int:
     """The number of characters that the pattern describes one by one, with counted repetitions expanded."""
     groups, last = [0], 0
-    for token in _PATTERN_TOKEN.finditer(pattern):
+    for token in PATTERN_TOKEN.finditer(pattern):
         text = token.group()
         if token["least"] is not None:
             times = max(int(token["most"] or token["least"]) + (token["more"] != "" and not token["most"]), 1)

@@ -90,6 +90,7 @@ def test_a_nullable_reference_may_be_null():
     [
         ({"type": "date"}, "type 'date' read as"),
         ({"type": "string", "pattern": "([a-z"}, "pattern is not a usable regular expression"),
+        ({"type": "string", "pattern": r"^\p{L}{1,64}$"}, "the count of characters in a pattern moved to minLength"),
         ({"type": "string", "pattern": "/^a$/i"}, "the slashes around a pattern removed"),
         ({"type": "string", "pattern": r"^[\w-.]$"}, "a pattern read as JavaScript does"),
         ({"type": "string", "enum": []}, "enum is not a list"),

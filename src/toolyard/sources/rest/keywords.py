@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import msgspec
 
 from toolyard.model.json_schema import JSON_TYPES
-from toolyard.schema.compile import usable_pattern
+from toolyard.schema.compile import read_pattern, usable_pattern
 from toolyard.schema.typenames import join_fragments, read_type
 from toolyard.sources.rest.document import Notes
 
@@ -149,15 +149,17 @@ def _read_enum(reader: SchemaReader, raw: Node, out: Node, key: str, value: Any,
 
 def _read_pattern(reader: SchemaReader, raw: Node, out: Node) -> None:
     written = out["pattern"]
-    read = usable_pattern(written) if type(written) is str else None
+    read = read_pattern(out) if type(written) is str else None
     if read is None:
         reader.notes.at(raw, "pattern is not a usable regular expression; left out")
         del out["pattern"]
-    elif read != written:
+    elif len(read) > 1:
+        reader.notes.at(raw, "the count of characters in a pattern moved to minLength and maxLength")
+    elif read["pattern"] != written:
         reader.notes.at(
             raw, "the slashes around a pattern removed" if written[:1] == "/" else "a pattern read as JavaScript does"
         )
-        out["pattern"] = read
+    out |= read or {}
 
 
 def _pattern_properties(reader: SchemaReader, raw: Node, out: Node, key: str, value: Any, depth: int) -> None:
