@@ -116,7 +116,8 @@
       feeding.addClass("in");
       node.addClass("chosen");
     });
-    if (center) cy.zoom(Math.max(cy.zoom(), 0.9)), cy.center(node);
+    // The header may have wrapped meanwhile, which the graph would notice only later.
+    if (center) cy.resize(), cy.zoom(Math.max(cy.zoom(), 0.9)), cy.center(node);
     panel.append(make("h2", node.data("label")), make("p", node.data("namespace")), make("p", node.data("description")));
     panel.append(...listEdges("Feeds", fed, "target"), ...listEdges("Fed by", feeding, "source"));
   }
