@@ -218,7 +218,6 @@ def test_two_nodes_on_sqlite_run_what_was_approved_once(tmp_path):
     assert next(numbers) >= examples(25), "each on a store of its own, held to what the machine says never to happen"
 
 
-@pytest.mark.soak  # the same machine as on SQLite
 def test_two_nodes_on_postgres_run_what_was_approved_once(postgres):
     numbers = itertools.count()
     machine = lambda: TwoNodes(lambda: Place("postgres", postgres, f"approvals {next(numbers)}"))  # noqa: E731
