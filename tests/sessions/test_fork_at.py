@@ -173,15 +173,21 @@ class ForkMachine(RuleBasedStateMachine):
             engine.close()
 
 
-def run(make_engines, count):
+def check_machine(make_engines, count):
+    started = []
+
+    def make_machine():
+        started.append(machine := ForkMachine(make_engines()))
+        return machine
+
     run_state_machine_as_test(
-        lambda: ForkMachine(make_engines()),
-        settings=settings(max_examples=examples(count), stateful_step_count=15, deadline=None),
+        make_machine, settings=settings(max_examples=examples(count), stateful_step_count=15, deadline=None)
     )
+    assert len(started) >= examples(count)
 
 
 def test_forks_in_memory_agree_with_copies():
-    run(lambda: [engine_on(Sessions())] * 2, 100)
+    check_machine(lambda: [engine_on(Sessions())] * 2, 100)
 
 
 def test_forks_in_a_file_agree_with_copies_from_two_sides(tmp_path):
@@ -191,7 +197,7 @@ def test_forks_in_a_file_agree_with_copies_from_two_sides(tmp_path):
         path = tmp_path / f"{next(files)}.db"
         return [engine_on(Sessions(SqliteStore(path))) for _ in range(2)]
 
-    run(make, 30)
+    check_machine(make, 30)
 
 
 @pytest.mark.soak  # the same machine as in a file
@@ -202,7 +208,7 @@ def test_forks_in_postgres_agree_with_copies_from_two_sides(postgres):
         schema = f"fork {next(numbers)}"
         return [engine_on(Sessions(PostgresStore(postgres, schema=schema))) for _ in range(2)]
 
-    run(make, 5)
+    check_machine(make, 5)
 
 
 def test_a_fork_behind_an_entry_begins_as_the_session_was_then_and_goes_its_own_way(make_engine):
