@@ -57,7 +57,7 @@ def test_a_survey_reports_every_source_and_raises_for_none(tmp_path):
         build_registry(config)
 
 
-def test_a_survey_says_which_patterns_of_a_policy_match_no_tool_and_what_may_be_meant(caplog):
+def test_a_survey_says_which_patterns_match_no_tool_and_what_may_be_meant(caplog):
     tools = [{"name": "pay", "tags": ["risky"]}, {"name": "read"}]
     policy = {
         "rules": [
@@ -68,17 +68,24 @@ def test_a_survey_says_which_patterns_of_a_policy_match_no_tool_and_what_may_be_
         ],
         "budgets": [{"max_calls": 1, "tools": ["bank::read"]}, {"max_calls": 1, "tools": ["bank::reads"]}],
     }
-    config = {"tools": [{"type": "inline", "namespace": "bank", "tools": tools}], "policy": policy}
-    registry, report = survey(config)
+    limits = {"max_concurrent_calls_per_tool": {"bank::pya": 1, "*": 2}, "namespaces": ["bnk"]}
+    faults = {"rules": [{"type": "auth", "tool": "bank::rea?s"}]}
+    engines = {"slow": {"type": "lm", "faults": faults, **limits}}
+    source = {"type": "inline", "namespace": "bank", "tools": tools, "engine": "slow"}
+    registry, report = survey({"tools": {"registry": [source], "engines": engines}, "policy": policy})
     registry.close()
-    assert report.ok
-    assert [record.getMessage().partition(": ")[2] for record in caplog.records] == [
-        "policy.rules[0]: bank::payy matches no tool that was loaded; did you mean bank::pay?",
-        "policy.rules[0]: riski matches no tool that was loaded; did you mean risky?",
-        "policy.rules[1]: banc::* matches no tool that was loaded; did you mean bank::*?",
-        "policy.rules[2]: elsewhere::entirely matches no tool that was loaded",
-        "policy.budgets[1]: bank::reads matches no tool that was loaded; did you mean bank::read?",
+    expected = [
+        "policy.rules[0]: bank::payy matches no tool; did you mean bank::pay?",
+        "policy.rules[1]: banc::* matches no tool; did you mean bank::*?",
+        "policy.rules[2]: elsewhere::entirely matches no tool",
+        "policy.budgets[1]: bank::reads matches no tool; did you mean bank::read?",
+        "policy.rules[0].tags: riski matches no tool; did you mean risky?",
+        "engine slow: faults.rules[0].tool: bank::rea?s matches no tool; did you mean bank::read?",
+        "engine slow: max_concurrent_calls_per_tool: bank::pya matches no tool; did you mean bank::pay?",
+        "engine slow: namespaces: bnk matches no tool; did you mean bank?",
     ]
+    assert report.ok and list(report.idle) == expected
+    assert sorted(record.getMessage() for record in caplog.records) == sorted(expected)
 
 
 def test_the_credential_of_an_api_is_for_its_calls_too_by_the_engine_rest_as_the_config_has_it():

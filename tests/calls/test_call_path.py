@@ -52,6 +52,16 @@ def test_an_option_that_cannot_be_meant_is_refused_by_name(option, value, said):
     assert said in str(caught.value)
 
 
+def test_an_engine_tells_of_a_rule_whose_glob_matches_no_tool_of_its_registry(caplog):
+    policy = Policy([Rule("deny", ("n::delet_*", "n::delete"))])
+    PythonToolEngine(ToolRegistry(), policy=policy).close()
+    assert not caplog.records
+    PythonToolEngine(ToolRegistry([Tool("delete", "n")]), policy=policy).close()
+    assert [record.getMessage() for record in caplog.records] == [
+        "policy.rules[0]: n::delet_* matches no tool; did you mean n::delete?"
+    ]
+
+
 @pytest.mark.parametrize("options", [{"max_concurrent_calls": 1}, {"max_concurrent_calls_per_tool": 1}, {"retries": 1}])
 def test_settings_are_unlimited_only_if_nothing_waits_or_repeats(options):
     assert Settings(timeout=5).unlimited

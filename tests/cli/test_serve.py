@@ -145,4 +145,4 @@ def test_over_pipes_what_was_left_out_and_which_rule_fits_nothing_is_told_on_sta
     done = warm_toolyard().run(words, cwd=tmp_path, stdin=subprocess.DEVNULL, timeout=SOON)
     assert (done.returncode, done.stdout) == (0, "")
     assert "tools.yaml:2: left out: parameters of default::b" in done.stderr
-    assert "default::ad matches no tool that was loaded; did you mean default::add?" in done.stderr
+    assert "default::ad matches no tool; did you mean default::add?" in done.stderr

@@ -10,6 +10,8 @@ from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from toolyard.app.blocks import MEMORY, PluginEntry, SessionsBlock
 from toolyard.app.config import (
     Config,
@@ -30,7 +32,7 @@ from toolyard.links.http.auth_entry import is_blank
 from toolyard.model.bases import Closing
 from toolyard.model.bindings import McpBinding, PythonBinding, RestBinding, ScriptBinding
 from toolyard.model.errors import ConfigError, DefinitionError, PluginError
-from toolyard.model.names import find_similar, glob_matcher, suggest
+from toolyard.model.names import suggest
 from toolyard.model.report import LoadReport
 from toolyard.model.tool import Tool
 from toolyard.parsing.files import file_of
@@ -161,9 +163,9 @@ def survey(config: ConfigLike, *, enrich: bool = False) -> tuple[ToolRegistry, L
     read = read_anything(config)
     with hide_secrets(read.secrets):
         registry, loaders = load_sources(read, lenient=True, enrich=enrich)
-        make_engine(read, registry, loaders).close()
-        _warn_of_idle(read, registry)
-        return registry, registry.report
+        with make_engine(read, registry, loaders, policy=Policy.from_options(read.policy)) as engine:
+            idle = (*engine.idle, *_find_blank_credentials(read))
+        return registry, msgspec.structs.replace(registry.report, idle=idle)
 
 
 def check_config(config: Config) -> None:
@@ -204,7 +206,7 @@ def build_parts(
         redactor = Redactor(config.secrets)
         registry, loaders = load_sources(config, lenient=lenient)
         undo.callback(registry.close)
-        _warn_of_idle(config, registry)
+        _find_blank_credentials(config)
         tracer = Tracer.from_options(config.tracing, f"{config.where}: tracing", redactor, base=config.base)
         undo.callback(tracer.close)
         sessions = make_sessions(config.sessions)
@@ -253,6 +255,7 @@ def make_engine(config: Config, registry: ToolRegistry, loaders: list[Loader], *
             del makers[PythonBinding]
         for binding, make in makers.items():
             engine.let_answer(binding, make)
+        engine.idle += [text for part in engines.values() for text in part.idle]
         undo.pop_all()
         return engine
 
@@ -339,37 +342,15 @@ def _warn_of_chosen_conditions(config: Config) -> None:
             _log.warning("%s: policy.rules[%d] (%s): %s", config.where, number, options.rule, chosen)
 
 
-def _warn_of_idle(config: Config, registry: ToolRegistry) -> None:
-    for text in find_idle(config, registry):
-        _log.warning("%s", text)
-
-
-def find_idle(config: Config, registry: ToolRegistry) -> list[str]:
-    """Parts of a config without effect: patterns that match no tool, and empty credentials."""
-    found = [f"{config.where}: policy.{text}" for text in _find_idle_patterns(config, registry)]
+def _find_blank_credentials(config: Config) -> list[str]:
+    found: dict[str, None] = {}
     for entry in (*config.loaders, *config.engines.values()):
         given = entry.options.get("auth") if entry.type == "rest" else None
         if given and any(map(is_blank, given if isinstance(given, list) else [given])):
-            found.append(f"auth of {entry.where} is empty: calls go without it")
-    return list(dict.fromkeys(found))
-
-
-def _find_idle_patterns(config: Config, registry: ToolRegistry) -> list[str]:
-    """Patterns that match no tool, which are usually misspelt."""
-    found = []
-    names = {tool.qualified_name for tool in registry}
-    near_globs = sorted(names | {f"{tool.namespace}::*" for tool in registry})
-    tags = {tag for tool in registry for tag in tool.tags}
-    rules = [(f"rules[{number}]", line.rule.tools, line.rule.tags) for number, line in enumerate(config.policy.rules)]
-    budgets = [(f"budgets[{number}]", budget.tools, None) for number, budget in enumerate(config.policy.budgets)]
-    # With no tools at all, they are added later or the failure is reported elsewhere.
-    for where, globs, wanted in (*rules, *budgets) if names else ():
-        idle = [(glob, find_similar(glob, near_globs)) for glob in globs if not any(map(glob_matcher([glob]), names))]
-        idle += [(tag, find_similar(tag, tags)) for tag in wanted or () if tag not in tags]
-        for pattern, near in idle:
-            guess = f"; did you mean {near[0]}?" if near else ""
-            found.append(f"{where}: {pattern} matches no tool that was loaded{guess}")
-    return found
+            found[f"auth of {entry.where} is empty: calls go without it"] = None
+    for text in found:
+        _log.warning("%s", text)
+    return list(found)
 
 
 def _find_referred(reference: Any, option: str, entry: PluginEntry, config: Config, referrers: tuple[str, ...]) -> str:

@@ -8,7 +8,7 @@ once. `CallPath` has the rest: registry, sessions, policy, tracer and current pl
 from __future__ import annotations
 
 import copy
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from threading import Lock
 from types import CoroutineType
@@ -28,7 +28,7 @@ from toolyard.model.bindings import ScriptBinding
 from toolyard.model.call import Mode
 from toolyard.model.errors import UnknownToolError
 from toolyard.model.json_schema import BYTES_OF_VALUE
-from toolyard.model.names import ToolGlob, glob_matcher
+from toolyard.model.names import ToolGlob, describe_idle, glob_matcher
 from toolyard.model.tool import Effects, Tool
 from toolyard.registry import ToolRegistry
 from toolyard.registry.function_call import enter_simulation, leave_simulation, simulating
@@ -101,6 +101,36 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         """True if there are no gates, retries or injected faults."""
         bounded = self.max_concurrent_calls is not None or self.max_concurrent_calls_per_tool is not None
         return not bounded and not self.retries and self.faults is None
+
+
+def find_idle(registry: ToolRegistry, policy: Policy | None, settings: Settings, engine: str) -> list[str]:
+    """Rules and limits without effect, since a pattern matches no tool of the registry: usually it is misspelt.
+
+    None while the registry is empty: tools will be added, or their failure is reported elsewhere.
+    """
+    names = registry.snapshot.names
+    if not names:
+        return []
+    rules = () if policy is None else policy.rules
+    budgets = () if policy is None else policy.budgets
+    faults = () if settings.faults is None else settings.faults.rules
+    per_tool = settings.max_concurrent_calls_per_tool
+    globs = [
+        *((f"policy.rules[{number}]", rule.tools) for number, rule in enumerate(rules)),
+        *((f"policy.budgets[{number}]", budget.tools) for number, budget in enumerate(budgets)),
+        *((f"engine {engine}: faults.rules[{number}].tool", rule.tool) for number, rule in enumerate(faults)),
+        (f"engine {engine}: max_concurrent_calls_per_tool", per_tool if isinstance(per_tool, Mapping) else ()),
+    ]
+    found = [f"{where}: {text}" for where, given in globs for text in describe_idle(given, names, "tool")]
+    tags = {tag for tool in registry for tag in tool.tags} if any(rule.tags for rule in rules) else set()
+    namespaces = registry.namespaces() if settings.namespaces else []
+    words: list[tuple[str, Iterable[str], Collection[str]]] = [
+        *((f"policy.rules[{number}].tags", rule.tags or (), tags) for number, rule in enumerate(rules)),
+        (f"engine {engine}: namespaces", settings.namespaces or (), namespaces),
+    ]
+    for where, wanted, known in words:
+        found += [f"{where}: {text}" for text in describe_idle(wanted, known, "tool", exact=True)]
+    return found
 
 
 class Gates:

@@ -9,11 +9,17 @@ import msgspec
 from cyclopts import Parameter
 
 from toolyard.app import survey
-from toolyard.app.toolyard import find_idle
 from toolyard.calls.policy import Policy
 from toolyard.cli.options import YARD, FormatOption, NamespacesOption, SkipOption, ToolName, YardOptions
 from toolyard.cli.output import counted, print_json, print_list, print_table, print_text, warn, working, write_command
-from toolyard.cli.yard import domain_registry, open_registry, read_named, require_known, warn_of_default_tools
+from toolyard.cli.yard import (
+    config_path,
+    domain_registry,
+    open_registry,
+    read_named,
+    require_known,
+    warn_of_default_tools,
+)
 from toolyard.dialects import get_dialect
 from toolyard.dialects.wire_names import read_wire_call
 from toolyard.model.call import ToolCall
@@ -34,16 +40,19 @@ def check(
 
     Exits 1 when anything was rejected or a source failed. The session store is not opened.
     """
-    path, read = read_named(options.config)
+    path = config_path(options.config)
     with working(f"checking {path or 'the domains'}"):
-        registry = domain_registry(skip_bad=True) if path is None else survey(path)[0]
+        if path is None:
+            registry = domain_registry(skip_bad=True)
+            report = registry.report
+        else:
+            registry, report = survey(path)
         registry.close()
-    report = registry.report
     empty = [source.source for source in report.sources if source.state == "ok" and not source.entries]
     for name in empty:
         warn(f"{name}: has no entries at all")
-    ok = report.ok and not (strict and (empty or report.warnings or find_idle(read, registry)))
-    print_json({**report.to_dict(), "ok": ok}) if options.json else _show_report(report)
+    ok = report.ok and not (strict and (empty or report.warnings or report.idle))
+    print_json({**report.to_dict(), "idle": list(report.idle), "ok": ok}) if options.json else _show_report(report)
     return 0 if ok else 1
 
 

@@ -27,7 +27,7 @@ from toolyard.cli.output import (
 )
 from toolyard.cli.yard import open_registry, read_named
 from toolyard.model.errors import ConfigError, ToolyardError
-from toolyard.model.names import find_similar, glob_matcher
+from toolyard.model.names import describe_idle, glob_matcher
 from toolyard.serving.identity import KeyLimits, Scopes, read_scopes
 from toolyard.serving.keys import POLL_SECONDS, ApiKey, KeyRing
 from toolyard.sessions.records import open_records
@@ -142,10 +142,8 @@ def _warn_of_idle_rules(config: Path | None, keys: Sequence[ApiKey]) -> None:
     names = [name for key in keys if key.revoked is None for name in (key.name, key.id)]
     for number, line in enumerate(read_named(config)[1].policy.rules):
         for option, globs in (("keys", line.rule.keys), ("approvers", line.rule.approvers)):
-            for glob in globs or ():
-                if not any(map(glob_matcher((glob,)), names)):
-                    guess = f"; did you mean {near[0]}?" if (near := find_similar(glob, names)) else ""
-                    warn(f"policy.rules[{number}].{option}: {glob} matches no existing key{guess}")
+            for text in describe_idle(globs or (), names, "existing key"):
+                warn(f"policy.rules[{number}].{option}: {text}")
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from threading import Lock
@@ -23,7 +24,16 @@ from msgspec.structs import replace
 
 from toolyard.calls.approvals import Approvals
 from toolyard.calls.batch import Batch, CallRequest, list_refusals, may_execute_all
-from toolyard.calls.call_path import MAX_RESULT_BYTES, Abandoned, Answerer, CallPath, Gates, OutputCheck, Settings
+from toolyard.calls.call_path import (
+    MAX_RESULT_BYTES,
+    Abandoned,
+    Answerer,
+    CallPath,
+    Gates,
+    OutputCheck,
+    Settings,
+    find_idle,
+)
 from toolyard.calls.faults import FaultPlan
 from toolyard.calls.flow import arun_batch, arun_request, run_batch
 from toolyard.calls.invocation import Invocation
@@ -57,6 +67,8 @@ from toolyard.sessions.sessions import Sessions
 from toolyard.sessions.state import EXECUTIONS, SETUP, State
 from toolyard.sessions.store.base import Key
 from toolyard.words.redactor import Redactor
+
+_log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -156,7 +168,7 @@ class ToolEngine(EngineSessions, Closing):
         self.brought = [part for part, value in parts.items() if value is not None]
         """Names of the components passed explicitly. They would be unused in an engine that is part of another one."""
         self._begin_parts()
-        self._check_override(policy)
+        self._check_policy(policy)
         self._path = CallPath(self, self.tool_registry, self.sessions, policy=policy, tracer=tracer, redactor=redactor)
 
     def _begin_parts(self) -> None:
@@ -168,14 +180,18 @@ class ToolEngine(EngineSessions, Closing):
         self._made: dict[type, ToolEngine] = {}
         self._making = Lock()
 
-    def _check_override(self, policy: Policy | None) -> None:
-        """Refuse a policy that the engine's own `execute` would bypass."""
+    def _check_policy(self, policy: Policy | None) -> None:
+        """Refuse a policy that the engine's own `execute` would bypass; warn of rules and limits without effect."""
         passes = self.overrides.answers_batches and not self.executes_by_super
         if passes and policy is not None and not policy.trivial:
             raise ConfigError(
                 f"the execute of {type(self).__name__} answers calls past the policy; override answer(invocation) in "
                 "its place, or say executes_by_super = True in the class if it ends in super().execute"
             )
+        self.idle = find_idle(self.tool_registry, policy, self.settings, self.name)
+        """Its rules and limits that matched no tool when it was created, in words."""
+        for text in self.idle:
+            _log.warning("%s", text)
 
     def keep_journal(self, options: CallLogOptions) -> Journal:
         """Log calls in the session store from now on."""

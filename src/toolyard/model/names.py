@@ -11,7 +11,7 @@ import fnmatch
 import heapq
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Annotated
 
@@ -187,6 +187,16 @@ def glob_matcher(globs: Sequence[str]) -> Callable[[str], object]:
     return re.compile("|".join(map(fnmatch.translate, globs))).match
 
 
+def describe_idle(patterns: Iterable[str], known: Collection[str], what: str, *, exact: bool = False) -> Iterator[str]:
+    """For each pattern that matches nothing known: so, and what may be meant. `exact` patterns are no globs."""
+    for pattern in patterns:
+        if pattern not in known and (exact or not any(map(glob_matcher([pattern]), known))):
+            sep = TOOL_NAMESPACE_SEP
+            namespaces = {f"{name.partition(sep)[0]}{sep}*" for name in known if sep in name}
+            near = find_similar(pattern, known if exact else sorted({*known, *namespaces}))
+            yield f"{pattern} matches no {what}{f'; did you mean {near[0]}?' if near else ''}"
+
+
 _COMPARED = 500
 """Tool names compared in full, preselected by shared trigrams; all names of a large catalog take seconds."""
 _COMPARED_LENGTH = 200
@@ -194,7 +204,16 @@ _COMPARED_LENGTH = 200
 
 def find_similar(name: object, known: Iterable[str], *, count: int = 1, cutoff: float = 0.6) -> list[str]:
     """The known words most similar to a misspelt one, best first; only the beginning of a very long one counts."""
-    return difflib.get_close_matches(str(name)[:_COMPARED_LENGTH], list(known), n=count, cutoff=cutoff)
+    wanted = str(name)[:_COMPARED_LENGTH]
+    return difflib.get_close_matches(wanted, _preselect(wanted, known), n=count, cutoff=cutoff)
+
+
+def _preselect(wanted: str, known: Iterable[str]) -> list[str]:
+    pool = list(known)
+    if len(pool) <= _COMPARED:
+        return pool
+    pieces = {wanted[at : at + 3].lower() for at in range(max(1, len(wanted) - 2))}
+    return heapq.nlargest(_COMPARED, pool, key=lambda word: sum(map(word.lower().__contains__, pieces)))
 
 
 def suggest(name: object, known: Iterable[str], otherwise: str = "known: ") -> str:
@@ -207,12 +226,8 @@ def suggest(name: object, known: Iterable[str], otherwise: str = "known: ") -> s
 def find_similar_tools(name: str, names: Iterable[str], *, count: int = 3) -> list[str]:
     """The known qualified names most similar to a misspelt name, qualified or bare; best first."""
     wanted = name[:_COMPARED_LENGTH].lower()
-    pool = list(names)
-    if len(pool) > _COMPARED:
-        pieces = {wanted[at : at + 3] for at in range(max(1, len(wanted) - 2))}
-        pool = heapq.nlargest(_COMPARED, pool, key=lambda known: sum(map(known.lower().__contains__, pieces)))
     spelt: dict[str, list[str]] = {}
-    for known in pool:
+    for known in _preselect(wanted, names):
         for spelling in (known, known.rpartition(TOOL_NAMESPACE_SEP)[2], known.replace(TOOL_NAMESPACE_SEP, "__")):
             spelt.setdefault(spelling.lower(), []).append(known)
     same_bare_name = spelt.get(wanted.rpartition(TOOL_NAMESPACE_SEP)[2], [])

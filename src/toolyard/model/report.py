@@ -88,6 +88,8 @@ class LoadReport(msgspec.Struct, frozen=True):
     """The reports of all sources of a registry, in load order."""
 
     sources: tuple[SourceReport, ...] = ()
+    idle: tuple[str, ...] = ()
+    """Rules, limits and credentials of the config without effect, if it was checked for them."""
 
     @property
     def loaded(self) -> int:

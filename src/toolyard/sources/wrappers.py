@@ -5,17 +5,21 @@ FilterToolLoader(FileToolLoader("all.yaml"), include=["weather_api::*"], exclude
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 import msgspec
 
 from toolyard.model.errors import ConfigError
+from toolyard.model.names import describe_idle
 from toolyard.model.report import SourceReport, Warnings
 from toolyard.model.tool import Tool
 from toolyard.plugins import check_loader
 from toolyard.schema.admission import AdmittedTool
 from toolyard.sources.base import ToolLoader
+
+_log = logging.getLogger(__name__)
 
 
 class WrappedToolLoader(ToolLoader):
@@ -95,6 +99,13 @@ class FilterToolLoader(WrappedToolLoader):
         super().__init__(inner)
         self.include = _read_globs(include, "include")
         self.exclude = _read_globs(exclude, "exclude")
+
+    def check(self, tools: list[Tool]) -> None:
+        """Warn of globs that match none of the tools, which are usually misspelt."""
+        names = {tool.qualified_name for tool in tools}
+        for option, globs in (("include", self.include), ("exclude", self.exclude)):
+            for text in describe_idle(globs, names, "tool"):
+                _log.warning("%s: %s: %s", self.source, option, text)
 
     def change(self, tool: Tool) -> Tool | None:
         """The tool, if it matches `include` and not `exclude`."""
