@@ -13,6 +13,7 @@ import pytest
 from toolyard import (
     ConfigError,
     FilterToolLoader,
+    MalformedSource,
     RenamespaceToolLoader,
     RESTToolLoader,
     SourceUnavailable,
@@ -249,6 +250,16 @@ def test_a_tool_equals_its_dict_and_its_copies(spec):
         assert twin.binding == tool.binding
         assert twin.parameters is not tool.parameters and twin.metadata is not tool.metadata
     assert repr(tool) == "RestTool('pets::getPet')"
+
+
+def test_a_document_may_be_given_itself():
+    loaded = RESTToolLoader({**SPEC, "servers": [{"url": "http://a.example"}]}, "pets").load()
+    assert [tool.name for tool in loaded] == ["getPet"] and loaded[0].source == "OpenAPI document 'Pets'"
+    lost = {**SPEC, "paths": {"/pets": {"$ref": "pets.yaml#/pets"}}}
+    loader = RESTToolLoader(lost, "pets")
+    assert loader.load() == [] and "beside that of the document" in loader.report.rejected[0].reason
+    with pytest.raises(MalformedSource, match="JSON"):
+        RESTToolLoader({**SPEC, "x": object()}, "pets").load()
 
 
 def test_a_refresh_reads_the_document_again(spec):

@@ -37,6 +37,14 @@ def test_rules_choose_by_tag_path_method_and_operation(options, names):
     assert chosen(**options) == names
 
 
+def test_a_pattern_that_matches_no_operation_is_warned_of(caplog):
+    chosen(include=[{"tags": ["pets", "admins"]}, {"paths": "/admin/*"}], exclude={"methods": "DELET"})
+    assert list(dict.fromkeys(record.getMessage().partition(": ")[2] for record in caplog.records)) == [
+        "include.tags: admins matches no operation; did you mean admin?",
+        "exclude.methods: DELET matches no operation; did you mean DELETE?",
+    ]
+
+
 def test_what_is_left_out_is_counted():
     (note,) = [r for r in loader_of(SPEC, include={"tags": ["admin"]}).report.rewrites if "left out" in r.change]
     assert note.count == 3

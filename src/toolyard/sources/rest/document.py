@@ -267,7 +267,7 @@ class Files:
         except ValueError:
             raise LookupError("the reference has no valid host") from None
         if parts.scheme or parts.netloc or self._path is None or self._root is None:
-            raise LookupError("remote references are never fetched; save the file beside the document")
+            raise LookupError("remote references are never fetched; save the file beside that of the document")
         here = self._root / file if file else self._path
         target = (here.parent / unquote(parts.path).replace("\\", "/")).resolve()
         if target == self._path:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import parse_qsl, urlsplit
 
+import msgspec
 from msgspec import Meta
 
 from toolyard.constants import TOOL_DEFAULT_NAMESPACE
 from toolyard.links.http.addresses import read_base_url, read_url, with_port
 from toolyard.links.http.auth_entry import join_credentials, read_auth
-from toolyard.model.errors import ConfigError
-from toolyard.model.names import check_namespace
+from toolyard.model.errors import ConfigError, MalformedSource
+from toolyard.model.names import check_namespace, describe_idle
 from toolyard.model.tool import Tool
 from toolyard.parsing import read_bytes
 from toolyard.schema.admission import AdmittedTool
@@ -26,6 +28,8 @@ from toolyard.words.redactor import CredentialFinder, find_credentials
 if TYPE_CHECKING:
     from toolyard.sources.rest.reader import ReaderSettings
 
+
+_log = logging.getLogger(__name__)
 
 _KEYS = ("tags", "paths", "methods", "operations")
 
@@ -41,6 +45,7 @@ class Selection:
     def __init__(self, include: Any = None, exclude: Any = None) -> None:
         self._include = _read_rules("include", include)
         self._exclude = _read_rules("exclude", exclude)
+        self._seen: dict[str, set[str]] = {key: set() for key in _KEYS}
 
     def selects(self, method: str, path: str, operation: Mapping[str, Any]) -> bool:
         """Whether to load the operation."""
@@ -51,8 +56,20 @@ class Selection:
             "methods": [method.upper()],
             "operations": [str(operation.get("operationId", ""))],
         }
+        for key, values in facts.items():
+            self._seen[key].update(values)
         included = not self._include or any(_rule_matches(rule, facts) for rule in self._include)
         return included and not any(_rule_matches(rule, facts) for rule in self._exclude)
+
+    def list_idle(self) -> list[str]:
+        """The patterns that matched none of the operations so far, which are usually misspelt."""
+        return [
+            f"{option}.{key}: {text}"
+            for option, rules in (("include", self._include), ("exclude", self._exclude))
+            for rule in rules
+            for key, patterns in rule.items()
+            for text in describe_idle(patterns, self._seen[key], "operation")
+        ]
 
 
 def _rule_matches(rule: Mapping[str, tuple[str, ...]], facts: Mapping[str, list[str]]) -> bool:
@@ -85,7 +102,8 @@ _SCHEMES = ("http", "https")
 
 
 Spec = Annotated[
-    str | Path, Meta(extra={"locate": locate_unless_url}, description="The OpenAPI document: a file or a URL.")
+    str | Path | Mapping[str, Any],
+    Meta(extra={"locate": locate_unless_url}, description="The OpenAPI document, or its file or URL."),
 ]
 BaseUrl = Annotated[str | None, Meta(description="Base URL of the service, in place of the one in the document.")]
 Rules = Annotated[
@@ -148,7 +166,7 @@ class RESTToolLoader(ToolLoader):
         on_error: str = "skip",
         on_duplicate: str = "raise",
     ) -> None:
-        self.spec = spec = expand_place(spec, "spec")
+        self.spec = spec if isinstance(spec, Mapping) else expand_place(spec, "spec")
         self.namespace = namespace
         limits: dict[str, Any] = {"timeout": timeout, "max_bytes": max_bytes, "allow_hosts": allow_hosts}
         sent = {"server_variables": server_variables, "headers": headers}
@@ -164,6 +182,14 @@ class RESTToolLoader(ToolLoader):
         self._allow_hosts = tuple(read["allow_hosts"])
         self._set_policies(on_error, on_duplicate, namespaces, namespace)
         check_namespace(namespace)
+        self._url: str | None = None
+        self._path: Path | None = None
+        if not isinstance(self.spec, Mapping):
+            self._set_place(self.spec)
+        root = self._path.parent if self._path is not None else None
+        self._root = root if ref_root is None else Path(expand_place(ref_root, "ref_root"))
+
+    def _set_place(self, spec: str | Path) -> None:
         text = str(spec)
         try:
             parts = urlsplit("" if isinstance(spec, Path) else text)
@@ -175,12 +201,13 @@ class RESTToolLoader(ToolLoader):
         if self._url is not None and parts.username is not None:
             raise ConfigError("the address of a spec may not hold a user or password; give headers=... instead")
         self._path = None if self._url is not None else Path(spec)
-        root = self._path.parent if self._path is not None else None
-        self._root = root if ref_root is None else Path(expand_place(ref_root, "ref_root"))
 
     @property
     def source(self) -> str:
-        """The file or URL as given, without a query."""
+        """The file or URL as given, without a query; of a document itself its title."""
+        if isinstance(self.spec, Mapping):
+            info = self.spec.get("info")
+            return f"OpenAPI document {info.get('title')!r}" if isinstance(info, Mapping) else "OpenAPI document"
         return str(self.spec) if self._url is None else self._url.partition("?")[0]
 
     def load(self) -> list[Tool]:
@@ -200,6 +227,8 @@ class RESTToolLoader(ToolLoader):
         reader = Reader(document, self._make_settings(), notes)
         for tool, place in reader.tools(intake.reject):
             intake.add(AdmittedTool(tool, place=place))
+        for text in self._selection.list_idle():
+            _log.warning("%s: %s", self.source, text)
         intake.rewrites.extend(notes.rewrites(reader.files.roots))
         return intake.finish()
 
@@ -219,7 +248,11 @@ class RESTToolLoader(ToolLoader):
             named = [*self._headers.items(), *parse_qsl(urlsplit(self._url).query)]
             sent = [part for item in named for part in find_credentials(*item)]
             return data, [*sent, *(() if credential is None else credential.secrets)]
-        assert self._path is not None
+        if self._path is None:
+            try:
+                return msgspec.json.encode(self.spec), []
+            except (TypeError, ValueError, RecursionError) as error:
+                raise MalformedSource(f"spec cannot be written as JSON: {error}", where=self.source) from None
         return read_bytes(self._path, max_bytes=self._max_bytes), []
 
     def _make_settings(self) -> ReaderSettings:
