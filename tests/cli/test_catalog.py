@@ -48,19 +48,21 @@ def test_check_shows_what_should_be_looked_at_before_a_model_does(capsys, tmp_pa
 
 
 def test_check_lists_rejections_with_reasons_and_exits_1(capsys, tmp_path):
-    (tmp_path / "bad.yaml").write_text(GOOD + "  - name: broken\n    parameters: {type: strng}\n  - name: other\n")
+    (tmp_path / "bad.yaml").write_text(GOOD + "  - name: other\n  - name: broken\n    parameters: {type: strng}\n")
     code, report = as_json(capsys, "check", "bad.yaml")
     assert code == 1
     rejected = report["sources"][0]["rejected"]
-    assert [(r["tool"], r["error"]) for r in rejected] == [
+    assert sorted((r["tool"], r["error"]) for r in rejected) == [
         ("broken", "InvalidSchemaError"),
         ("weather_api::other", "DuplicateToolError"),
     ]
-    assert rejected[0]["where"] == "bad.yaml:7"
+    assert {r["where"] for r in rejected} == {"bad.yaml:7", "bad.yaml:8"}
     assert report["sources"][0]["entries"] == 4
     code, out, _ = output(capsys, "check", "bad.yaml")
     assert code == 1
     assert "strng" in out and "bad.yaml\tincomplete\t4\t2" in out, "as the console says"
+    assert out.index("strng") < out.index("duplicate tool"), "thousands of duplicates hide no other reason"
+    assert "2 tools loaded, 2 rejected (1 of them duplicates)" in out
 
 
 def test_check_of_a_config_reports_every_source_even_when_one_is_broken(capsys, tmp_path):

@@ -23,8 +23,8 @@ from toolyard.cli.yard import (
 from toolyard.dialects import get_dialect
 from toolyard.dialects.wire_names import read_wire_call
 from toolyard.model.call import ToolCall
-from toolyard.model.errors import ConfigError, UnknownToolError
-from toolyard.model.report import LoadReport
+from toolyard.model.errors import ConfigError, DuplicateToolError, UnknownToolError
+from toolyard.model.report import LoadReport, Rejection
 from toolyard.model.tool import Hit, Tool
 from toolyard.registry.bind import find_overloads
 
@@ -76,18 +76,26 @@ def _show_report(report: LoadReport) -> None:
         ranked = sorted(changes.items(), key=lambda item: -item[1][0])[:_SHOWN]
         rows = [(change, str(count), first) for change, (count, first) in ranked]
         print_table("Rewritten", ["change", "places", "first at"], rows)
-    if report.rejected:
-        rows = [(item.where, item.tool or "", item.reason) for item in report.rejected[:_SHOWN]]
+    # Datasets repeat their tools: other rejections come first, so that thousands of duplicates do not hide them.
+    rejected = sorted(report.rejected, key=_is_duplicate)
+    if rejected:
+        rows = [(item.where, item.tool or "", item.reason) for item in rejected[:_SHOWN]]
         print_table("Rejected", ["where", "tool", "why"], rows)
     warnings = report.warnings
     if warnings:
         shown = [(item.tool, item.pointer, item.kind, item.text) for item in warnings[:_SHOWN]]
         print_table("Warnings", ["tool", "at", "kind", "what"], shown)
-    totals = (("changes", len(changes)), ("rejections", len(report.rejected)), ("warnings", len(warnings)))
+    totals = (("changes", len(changes)), ("rejections", len(rejected)), ("warnings", len(warnings)))
     for what, total in totals:
         if total > _SHOWN:
             print_text(f"... and {total - _SHOWN} more {what}; --json lists all")
-    print_text(f"{counted(report.loaded, 'tool')} loaded, {len(report.rejected):,} rejected")
+    twins = sum(map(_is_duplicate, rejected))
+    which = f" ({twins:,} of them duplicates)" if twins else ""
+    print_text(f"{counted(report.loaded, 'tool')} loaded, {len(rejected):,} rejected{which}")
+
+
+def _is_duplicate(item: Rejection) -> bool:
+    return item.error == DuplicateToolError.__name__
 
 
 def tools(
