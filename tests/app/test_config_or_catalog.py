@@ -83,6 +83,12 @@ def test_a_misspelt_file_is_refused_and_never_loaded_as_tools(tmp_path, text, sa
             read(path)
 
 
+def test_json_lines_are_a_catalog_whatever_the_file_is_called(tmp_path):
+    path = tmp_path / "tools.json"
+    path.write_text('{"name": "x"}\n{"name": "y"}\n')
+    assert [tool.name for tool in build_registry(path)] == ["x", "y"]
+
+
 def test_a_catalog_with_a_namespace_called_policy_loads(tmp_path):
     path = tmp_path / "tools.yaml"
     path.write_text("policy: [{name: x}]\nserver: [{name: y}]\n")

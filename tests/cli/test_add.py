@@ -13,6 +13,7 @@ import pytest
 from mcp_rig.processes import start_url_server, toolyard_command
 from warm_python import warm_toolyard
 
+from toolyard.app.config import MAX_CONFIG_BYTES
 from toolyard.app.toolyard import build_registry
 from toolyard.cli.main import run
 from toolyard.parsing import parse_yaml
@@ -67,6 +68,8 @@ def folder(tmp_path, monkeypatch):
     Path("spec.json").write_text(json.dumps(SPEC))
     Path("catalog.yaml").write_text("[{name: get_weather, parameters: {}}]")
     Path("lines.jsonl").write_text('{"name": "a"}\n{"name": "b"}\n')
+    Path("rows.json").write_text('{"name": "a"}\n{"name": "b"}\n')
+    Path("large.json").write_text(json.dumps({**SPEC, "x-pad": "x" * MAX_CONFIG_BYTES}))
     return tmp_path
 
 
@@ -83,6 +86,8 @@ def warm_mcp():
         (["spec.json"], {"type": "rest", "spec": "spec.json", "namespace": "spec"}, 1),
         (["catalog.yaml"], {"type": "file", "path": "catalog.yaml"}, 1),
         (["lines.jsonl", "-n", "mine"], {"type": "file", "path": "lines.jsonl", "namespace": "mine"}, 2),
+        (["rows.json", "-n", "mine"], {"type": "file", "path": "rows.json", "namespace": "mine"}, 2),
+        (["large.json"], {"type": "rest", "spec": "large.json", "namespace": "large"}, 1),
         (["json.tool"], {"type": "python", "target": "json.tool", "namespace": "tool"}, 1),
         pytest.param(
             [str(EXAMPLES / "scripts")],

@@ -6,6 +6,7 @@ reports.
 
 from __future__ import annotations
 
+import os
 import re
 import typing
 from collections.abc import Iterable, Iterator, Mapping
@@ -38,6 +39,7 @@ from toolyard.model.names import find_similar, suggest
 from toolyard.model.report import LoadReport, SourceReport
 from toolyard.parsing import parse_json, parse_yaml, read_bytes
 from toolyard.parsing.files import file_of
+from toolyard.parsing.json_text import is_json_lines
 from toolyard.plugins import SESSION_STORES, parameters_of
 from toolyard.schema.options import (
     VARIABLE,
@@ -185,14 +187,17 @@ def read_sessions(block: Mapping[str, Any], where: str, base: Path) -> SessionsB
     return SessionsBlock(options=options, **given)
 
 
-def read_config_file(path: Path) -> Any:
-    """The parsed document, before variables are expanded."""
-    data = read_bytes(path, max_bytes=MAX_CONFIG_BYTES)
-    parse = parse_json if path.suffix.lower() == ".json" else parse_yaml
+def read_config_file(path: Path, max_bytes: int = MAX_CONFIG_BYTES) -> Any:
+    """The parsed document, before variables are expanded; None if it is JSON Lines, as only catalogs are."""
+    data = read_bytes(path, max_bytes=max_bytes)
+    suffix = path.suffix.lower()
+    if suffix in _CATALOG_ONLY or (suffix == ".json" and is_json_lines(data)):
+        return None
+    parse = parse_json if suffix == ".json" else parse_yaml
     try:
         return parse(data, what=str(path))
     except MalformedSource as error:
-        if path.suffix.lower() in _SUFFIXES:
+        if suffix in _SUFFIXES:
             raise
         raise ConfigError(f"{error}; a config is written in YAML or JSON") from None
 
@@ -216,20 +221,14 @@ def read_anything(config: ConfigLike, *, env: Mapping[str, str] | None = None) -
         return Config(where=str(path), base=Path(), loaders=[PluginEntry("python", {"target": str(path)}, str(path))])
     document = read_config_file(path) if _may_be_config(path) else None
     if not is_config(document) or recognise_document(document) is not None:
-        source = PluginEntry("file", {"path": str(path)}, str(path))
         # Not the catalog's folder, since its path is already relative to the working directory.
-        return Config(where=str(path), base=Path(), loaders=[source])
+        return Config(where=str(path), base=Path(), loaders=[PluginEntry("file", {"path": str(path)}, str(path))])
     return read_config(document, base=path.parent, where=str(path), env=env)
 
 
 def _may_be_config(path: Path) -> bool:
     # Catalogs may have hundreds of megabytes and are parsed once, by their loader; configs are never that large.
-    if path.suffix.lower() in _CATALOG_ONLY:
-        return False
-    try:
-        return path.stat().st_size <= MAX_CONFIG_BYTES
-    except OSError:
-        return True
+    return not os.path.exists(path) or path.stat().st_size <= MAX_CONFIG_BYTES
 
 
 class _ConfigReader:

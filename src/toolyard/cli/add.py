@@ -35,7 +35,7 @@ from toolyard.links.http.auth_entry import suggest_auth
 from toolyard.model.bindings import RestBinding, RestScheme
 from toolyard.model.errors import ConfigError, ToolyardError
 from toolyard.parsing import parse_json, parse_yaml
-from toolyard.parsing.files import read_text, replace_file
+from toolyard.parsing.files import MAX_BYTES, read_text, replace_file
 from toolyard.parsing.text_edits import append_item, find_value
 from toolyard.registry import ToolRegistry
 from toolyard.sources.base import recognise_document
@@ -344,7 +344,7 @@ def _recognise_file(path: Path, base: Path) -> _Source:
         return {"type": "python", "target": place, "namespace": name}
     if path.suffix.lower() not in (".json", ".yaml", ".yml", ".jsonl", ".ndjson") and os.access(path, os.X_OK):
         return {"type": "mcp", "command": str(path.resolve()), "namespace": name}
-    document = None if path.suffix.lower() in (".jsonl", ".ndjson") else read_config_file(path)
+    document = read_config_file(path, MAX_BYTES)
     kind = recognise_document(document)
     if kind == "rest":
         return {"type": kind, "spec": place, "namespace": name}

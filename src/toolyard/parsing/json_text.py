@@ -134,6 +134,12 @@ def iter_json_lines(data: bytes) -> Iterator[tuple[int, bytes]]:
             yield number, stripped
 
 
+def is_json_lines(data: bytes) -> bool:
+    """Whether a text, whatever its file is called, has one object per line."""
+    first, _, rest = data.lstrip().partition(b"\n")
+    return first[:1] == b"{" and first.rstrip()[-1:] == b"}" and rest.lstrip()[:1] == b"{"
+
+
 def read_embedded(value: Any, opening: str | tuple[str, ...] = ("{", "[")) -> Any:
     """The object or list in JSON text that begins with one of these characters; any other value unchanged."""
     if isinstance(value, str) and value.lstrip().startswith(opening):

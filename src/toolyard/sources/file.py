@@ -34,7 +34,7 @@ from toolyard.model.json_schema import file_type, json_type, pointer_of
 from toolyard.model.names import check_namespace, find_similar
 from toolyard.model.tool import Tool
 from toolyard.parsing import iter_json_lines, locate, parse_json, parse_yaml, paused_gc, read_bytes
-from toolyard.parsing.json_text import read_embedded
+from toolyard.parsing.json_text import is_json_lines, read_embedded
 from toolyard.schema.definition import find_name, looks_like_parameters, read_input
 from toolyard.schema.options import expand_place, read_option
 from toolyard.sources.base import Intake, ToolLoader, explain_foreign, explain_table, find_table_header
@@ -49,12 +49,6 @@ MAX_BYTES = 64 * 1024 * 1024
 _MAX_LOCATED = 50
 _TABLES = frozenset({".csv", ".tsv", ".tab", ".psv", ".md", ".markdown", ".rst", ".xls", ".xlsx", ".ods", ".parquet"})
 """Suffixes of files that contain tables."""
-
-
-def _is_json_lines(data: bytes) -> bool:
-    """Whether a file with the suffix of JSON contains one object per line."""
-    first, _, rest = data.lstrip().partition(b"\n")
-    return first[:1] == b"{" and first.rstrip()[-1:] == b"}" and rest.lstrip()[:1] == b"{"
 
 
 class FileToolLoader(ToolLoader):
@@ -101,7 +95,7 @@ class FileToolLoader(ToolLoader):
             if header:
                 raise MalformedSource(explain_table(header), where=self.source)
             note = partial(self._note_unread, intake, set())
-            if self._suffix in _JSON_LINES or (self._suffix in _JSON and _is_json_lines(data)):
+            if self._suffix in _JSON_LINES or (self._suffix in _JSON and is_json_lines(data)):
                 last = self._load_lines(data, intake, note)
             else:
                 last = self._load_document(data, intake, note)
