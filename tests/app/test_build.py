@@ -98,6 +98,19 @@ def test_the_credential_of_an_api_is_for_its_calls_too_by_the_engine_rest_as_the
     assert read.engines["tools.registry[0]"].options == {"timeout": 5, "auth": auth}
 
 
+@pytest.mark.parametrize("engine", [{"type": "rest", "timeout": 5}, {"type": "lm", "lm_config": {"type": "schema"}}])
+def test_the_credential_of_an_api_goes_with_an_engine_that_it_names_and_that_has_none(engine, tmp_path, caplog):
+    spec = {"openapi": "3.1.0", "info": {"title": "t", "version": "1"}, "paths": {}}
+    auth = {"type": "bearer", "token": "t-1-secret"}
+    source = {"type": "rest", "spec": str(write(tmp_path / "pets.json", json.dumps(spec))), "auth": auth}
+    config = {"tools": {"registry": [{**source, "engine": "web"}], "engines": {"web": engine}}}
+    read = read_config(config, base=Path(), where="yard.yaml")
+    used = read.engines[read.loaders[0].engine]
+    assert used.options == ({"timeout": 5, "auth": auth} if used.type == "rest" else read.engines["web"].options)
+    survey(config)
+    assert not [record for record in caplog.records if "no source has it" in record.getMessage()]
+
+
 @pytest.mark.parametrize("blank", [{"type": "bearer", "token": ""}, [{"type": "basic", "user": "", "password": ""}]])
 def test_an_empty_credential_of_a_source_leaves_the_engine_its_own_and_is_told(blank, tmp_path, caplog):
     spec = {"openapi": "3.1.0", "info": {"title": "t", "version": "1"}, "paths": {}}

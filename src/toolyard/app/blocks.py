@@ -25,7 +25,7 @@ class PluginEntry(msgspec.Struct, frozen=True):
     options: dict[str, Any]
     where: str
     engine: str | None = None
-    """For a loader, the engine of its tools."""
+    """For a loader, the engine of its tools; for an engine, the one that it is a copy of."""
 
 
 Expose = Literal["all", "search"]

@@ -287,13 +287,20 @@ class _ConfigReader:
                 named = repr(engine) if isinstance(engine, str) else f"of the type {file_type(engine)}"
                 known = f"({', '.join(engines) or 'none'}), where each has its name: {{NAME: {{type: lm, ...}}}}"
                 raise ConfigError(f"{entry.where}: engine {named} is not among tools.engines {known}")
-            if engine is None and entry.type == "rest" and (auth := entry.options.get("auth")) and not is_blank(auth):
-                # Use the source's credential for calls as well, in a copy of the configured `rest` engine.
-                engine, rest = entry.where.removeprefix(f"{self.where}: "), engines.get("rest")
-                options = rest.options if rest is not None and rest.type == "rest" else {}
-                engines[engine] = PluginEntry("rest", {**options, "auth": auth}, entry.where)
+            if entry.type == "rest" and (auth := entry.options.get("auth")) and not is_blank(auth):
+                engine = self.lend_credential(auth, engine, entry.where, engines)
             found.append(msgspec.structs.replace(entry, engine=engine))
         return found
+
+    def lend_credential(self, auth: Any, engine: str | None, where: str, engines: dict[str, PluginEntry]) -> str:
+        """A copy, with this credential, of an engine without one; of the engine `rest` for a source that names none."""
+        copied = engines.get(engine or "rest")
+        options = copied.options if copied is not None and copied.type == "rest" else {}
+        if engine is not None and (engines[engine].type != "rest" or "auth" in options):
+            return engine
+        name = where.removeprefix(f"{self.where}: ")
+        engines[name] = PluginEntry("rest", {**options, "auth": auth}, where, engine)
+        return name
 
     def read_engines(self, block: Any) -> dict[str, PluginEntry]:
         if block is not None and not isinstance(block, dict):

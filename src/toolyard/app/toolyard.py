@@ -330,6 +330,7 @@ def _find_replacements(engines: Mapping[str, ToolEngine]) -> dict[type, ToolEngi
 
 def _warn_of_unused(config: Config, engines: Mapping[str, ToolEngine], used: list[ToolEngine]) -> None:
     referenced = {name for entry in config.engines.values() for _, name in _list_references(entry)}
+    referenced |= {entry.engine for entry in config.engines.values()}
     for name, engine in engines.items():
         if name not in referenced and engine not in used:
             _log.warning("%s: tools.engines.%s is defined, but no source has it as its engine", config.where, name)

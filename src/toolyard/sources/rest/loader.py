@@ -120,8 +120,8 @@ DocumentHeaders = Annotated[Mapping[str, str] | None, Meta(description="Headers 
 DocumentAuth = Annotated[
     Mapping[str, Any] | Sequence[Mapping[str, Any]] | None,
     Meta(
-        description="One credential or several, as in the engine `rest`: for the document and, if the "
-        "source names no engine, for the calls."
+        description="One credential or several, as in the engine `rest`: for the document and, unless the "
+        "source names an engine with its own `auth`, for the calls."
     ),
 ]
 DocumentBytes = Annotated[int, Meta(ge=1, description="Maximum bytes of the document and the files it refers to.")]
@@ -143,7 +143,7 @@ class RESTToolLoader(ToolLoader):
     `base_url` replaces all servers of the document. `include` and `exclude` take rules such as `{"tags": [...],
     "paths": ["/pets/*"], "methods": ["GET"], "operations": ["get*"]}`. References to files are followed within
     `ref_root`, by default the document's folder; references to URLs never are. `headers` and `auth` are sent with the
-    request for the document; in a config, `auth` is also used for calls, unless the source names an engine.
+    request for the document; in a config, `auth` is also used for calls, unless the engine has its own.
     `allow_hosts` lists further private hosts that may be called.
     """
 
