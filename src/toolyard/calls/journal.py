@@ -8,13 +8,14 @@ not here.
 from __future__ import annotations
 
 import itertools
+import re
 import secrets
 import threading
 import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
@@ -170,6 +171,28 @@ class CallFilter(msgspec.Struct, frozen=True, kw_only=True):
             )
 
         return fits
+
+
+_SPAN = re.compile(r"([0-9]{1,9})([smhdw])")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+TIMES = "2026-01-31, 2026-01-31T08:30 or 2026-01-31T08:30:00+01:00, or how long ago: 15m, 12h, 30d"
+"""What `read_time` reads."""
+
+
+def read_span(text: str) -> float | None:
+    """The seconds of a span such as 90s, 15m, 12h, 30d or 8w; None if the text is none."""
+    found = _SPAN.fullmatch(text)
+    return None if found is None else float(int(found[1]) * _SECONDS[found[2]])
+
+
+def read_time(text: str, zone: tzinfo | None = None) -> float:
+    """The time of `TIMES`, in seconds since the epoch. Without an offset it is in `zone`, by default the local one."""
+    span = read_span(text)
+    try:
+        moment = datetime.fromisoformat(text) if span is None else datetime.fromtimestamp(time.time() - span, UTC)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=zone)).timestamp()
+    except (ValueError, OverflowError):
+        raise ValueError(f"{text!r} is no time; write {TIMES}") from None
 
 
 class LogPage(NamedTuple):

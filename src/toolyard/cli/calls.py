@@ -14,10 +14,10 @@ from cyclopts import Parameter, Token
 from msgspec.structs import replace
 
 from toolyard.app.blocks import MEMORY
-from toolyard.calls.journal import CallFilter, CallLogOptions, CallRow, Journal
+from toolyard.calls.journal import TIMES, CallFilter, CallLogOptions, CallRow, Journal, read_time
 from toolyard.calls.sql_journal import open_journal
 from toolyard.calls.tracer import read_log_options
-from toolyard.cli.options import YARD, YardOptions, read_span
+from toolyard.cli.options import YARD, YardOptions
 from toolyard.cli.output import print_list, visible, warn
 from toolyard.cli.yard import open_sessions, read_named
 from toolyard.model.call import Mode
@@ -32,16 +32,9 @@ _DELAY_SECONDS = 5.0
 """Seconds by which rows may be delayed after later ones, since each process writes its own."""
 _COLUMNS = ["time", "tool", "ms", "outcome", "mode", "session", "key", "id"]
 
-_TIMES = "2026-01-31, 2026-01-31T08:30 or 2026-01-31T08:30:00+01:00, or how long ago: 15m, 12h, 30d"
-
 
 def _read_time(_: object, tokens: Sequence[Token]) -> datetime:
-    text = tokens[0].value
-    span = read_span(text)
-    try:
-        return datetime.fromisoformat(text) if span is None else datetime.fromtimestamp(time.time() - span, UTC)
-    except (ValueError, OverflowError):
-        raise ValueError(f"{text!r} is no time; write {_TIMES}") from None
+    return datetime.fromtimestamp(read_time(tokens[0].value), UTC)
 
 
 def calls(
@@ -55,7 +48,7 @@ def calls(
     effect: Annotated[Effect | None, Parameter(help="Only failed calls with this effect.")] = None,
     effects: Annotated[Effects | None, Parameter(help="Only calls of tools with these effects.")] = None,
     since: Annotated[
-        datetime | None, Parameter(converter=_read_time, help=f"Calls that ended then or later: {_TIMES}.")
+        datetime | None, Parameter(converter=_read_time, help=f"Calls that ended then or later: {TIMES}.")
     ] = None,
     until: Annotated[
         datetime | None, Parameter(converter=_read_time, help="Only calls that ended before this time.")

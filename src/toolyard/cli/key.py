@@ -13,7 +13,8 @@ from cyclopts import Parameter
 
 from toolyard.app.blocks import MEMORY
 from toolyard.app.toolyard import make_sessions
-from toolyard.cli.options import YARD, YardOptions, read_span
+from toolyard.calls.journal import read_span
+from toolyard.cli.options import YARD, YardOptions
 from toolyard.cli.output import (
     NotFoundError,
     describe_missing,

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,12 +65,6 @@ FormatOption = Annotated[
 OwnerOption = Annotated[str | None, Parameter(name="--owner", help="Owner of the session.")]
 
 
-def read_span(text: str) -> float | None:
-    """The seconds of a span such as 90s, 15m, 12h, 30d or 8w; None if the text is none."""
-    found = _SPAN.fullmatch(text)
-    return None if found is None else float(int(found[1]) * _SECONDS[found[2]])
-
-
 def read_word(text: str) -> Any:
     """The value of a KEY=VALUE word: parsed if it is JSON, else the text."""
     try:
@@ -82,8 +75,6 @@ def read_word(text: str) -> Any:
         raise ConfigError(f"{text[:20]}...: the value is nested too deeply") from None
 
 
-_SPAN = re.compile(r"([0-9]{1,9})([smhdw])")
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _OPTION, _SHORT = "--config", "-c"
 _SUFFIXES = frozenset({".yaml", ".yml", ".json", ".jsonl", ".ndjson", ".py"})
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta, UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
 
-from toolyard.calls.journal import QUERY_NAMES, CallFilter, Journal, LogPosition, read_call_id
+from toolyard.calls.journal import QUERY_NAMES, TIMES, CallFilter, Journal, LogPosition, read_call_id, read_time
 from toolyard.engines.base import ToolEngine
 from toolyard.model.call import Mode
 from toolyard.model.errors import Effect
@@ -31,7 +31,7 @@ from toolyard.serving.routing import JsonResponse, caller_of, operation, path_va
 from toolyard.serving.wire_types import Count, DateTime, Shape
 
 _TEXT = {"type": "string", "minLength": 1, "maxLength": 512}
-_TIME = {"type": "string", "minLength": 1, "maxLength": 64, "format": "date-time"}
+_TIME = {"type": "string", "minLength": 1, "maxLength": 64}
 _QUERY = (
     QueryParameter("tool", _TEXT, "A glob of qualified names, such as `hr::*`."),
     QueryParameter("namespace", _TEXT, "Only calls of tools in this namespace."),
@@ -41,7 +41,7 @@ _QUERY = (
     QueryParameter("mode", {"type": "string", "enum": ["execute", "simulate"]}, "Only calls of this kind."),
     QueryParameter("effect", {"type": "string", "enum": ["none", "done", "unknown"]}, "Effect of failed calls."),
     QueryParameter("effects", {"type": "string", "enum": ["read", "write", "unknown"]}, "Effects of the tools."),
-    QueryParameter("since", _TIME, "Only calls that ended at this time or later."),
+    QueryParameter("since", _TIME, f"Only calls that ended at this time or later: {TIMES}."),
     QueryParameter("until", _TIME, "Only calls that ended before this time."),
     QueryParameter("errors", {"type": "string", "enum": ["true", "false"]}, "Only failed calls."),
     limit_parameter("Calls"),
@@ -111,7 +111,9 @@ class CallRoutes:
             if wanted.owner not in (None, own):
                 return {"calls": []}
             wanted = msgspec.structs.replace(wanted, owner=own)
-        digest = digest_json(wanted)
+        # As they were sent: how long ago something was is another time on every page.
+        times = [query_str(request, name) for name in ("since", "until")]
+        digest = digest_json(msgspec.structs.replace(wanted, since=None, until=None), times)
         place = query_place(request, digest, tuple[Position, Position])
         before = None if place is None else LogPosition(*place)
         page = await self._engine.sessions.off_loop(lambda: log.list_calls(wanted, limit, before))
@@ -152,12 +154,7 @@ def _read_filter(request: Request) -> CallFilter:
 
 def _query_time(request: Request, name: str) -> float | None:
     text = query_str(request, name)
-    if text is None:
-        return None
     try:
-        moment = datetime.fromisoformat(text)
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-    except (ValueError, OverflowError):
-        raise HttpFault(
-            400, "request.invalid_query", f"{name} must be a date and time such as 2026-01-31T12:00:00Z"
-        ) from None
+        return None if text is None else read_time(text, UTC)
+    except ValueError as error:
+        raise HttpFault(400, "request.invalid_query", f"{name}: {error}") from None
