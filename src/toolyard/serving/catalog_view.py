@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import threading
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -18,7 +18,7 @@ from starlette.responses import Response
 from toolyard.calls.policy import Policy
 from toolyard.dialects.wire_names import read_wire_call
 from toolyard.model.call import ToolCall
-from toolyard.model.names import find_similar_tools, show
+from toolyard.model.names import describe_idle, find_similar_tools, show
 from toolyard.model.tool import Tool
 from toolyard.registry import ToolRegistry
 from toolyard.registry.bind import hint_missing
@@ -138,6 +138,20 @@ class CatalogView:
             if where is None and kept.mode == "hybrid":
                 self._searches.put(snapshot, slot, kept)
         return kept
+
+    def note_idle(
+        self, principal: Principal, snapshot: Snapshot, namespaces: Iterable[str], tags: Iterable[str]
+    ) -> dict[str, list[str]]:
+        """Return `notes` on namespaces and tags that no tool which the caller may see has; empty if there are none."""
+        tools = self.list_visible(principal, snapshot) if namespaces or tags else ()
+        places = (
+            ("namespace", namespaces, {tool.namespace for tool in tools}),
+            ("tag", tags, {tag for tool in tools for tag in tool.tags}),
+        )
+        notes: list[str] = []
+        for name, given, known in places:
+            notes += [f"{name}: {text}" for text in describe_idle(given, known, "tool", exact=True)]
+        return {"notes": notes} if notes else {}
 
     def _search(
         self,

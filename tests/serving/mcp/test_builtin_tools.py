@@ -47,6 +47,13 @@ def test_expensive_reads_take_a_place_of_their_key(shared):
         assert entered == ["someone", "someone"]
 
 
+def test_a_search_in_a_namespace_that_is_not_there_says_which_may_be_meant():
+    with served(tools=desk_tools(), mcp=McpBlock(expose="search")) as found:
+        answer = read_result(Stateless(found).call("search_tools", {"query": "add", "namespace": "dsk"}))
+        assert answer["structuredContent"]["tools"] == []
+        assert answer["structuredContent"]["notes"] == ["namespace: dsk matches no tool; did you mean desk?"]
+
+
 def test_a_session_tool_may_be_sent_again_too():
     with served(tools=desk_tools(), mcp=McpBlock(sessions=True)) as found:
         client = Stateless(found)

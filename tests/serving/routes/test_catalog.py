@@ -66,6 +66,9 @@ def test_an_invalid_query_is_refused(yard, query):
 def test_namespaces_add_up_and_tags_narrow_down(yard):
     assert set(names(yard.get("/v1/tools?namespace=other"))) == {"other::twice"}
     both = names(yard.get("/v1/tools?namespace=other&namespace=core"))
+    idle = yard.get("/v1/tools?namespace=othr&namespace=core&tag=nope").json
+    assert idle["tools"] == []
+    assert idle["notes"] == ["namespace: othr matches no tool; did you mean other?", "tag: nope matches no tool"]
     assert set(both) == {"other::twice", "core::echo", "core::calc", "core::time_now"}
     assert names(yard.get("/v1/tools?tag=sums")) == ["desk::add", "desk::count"]
     assert names(yard.get("/v1/tools?tag=sums&tag=effects")) == ["desk::count"]

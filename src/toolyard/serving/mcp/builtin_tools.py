@@ -120,9 +120,11 @@ def _search_now(server: McpEndpoint, names: McpNames, context: RequestContext, a
         tags=frozenset(arguments.tags),
         threshold=or_default(arguments.threshold, None),
     )
+    wanted = () if arguments.namespace is UNSET else (arguments.namespace,)
+    notes = server.catalog.note_idle(context.caller.principal, names.snapshot, wanted, arguments.tags)
     shown = zip(found.tools, names.show_tools(found.tools), strict=True)
     lines = [{**line, **found.of(tool)} for tool, line in shown]
-    return _make_result({"tools": lines, "search": found.mode})
+    return _make_result({"tools": lines, "search": found.mode, **notes})
 
 
 async def _call_found(server: McpEndpoint, context: RequestContext, arguments: CallArguments) -> Json:

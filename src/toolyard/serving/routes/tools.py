@@ -125,6 +125,8 @@ class NativeListing(Shape):
     tools: list[NativeTool]
     generation: Count
     search: Literal["hybrid", "lexical"] | UnsetType = UNSET
+    notes: list[str] | UnsetType = UNSET
+    """Filters that match no tool, with the nearest one."""
     next_cursor: str | UnsetType = UNSET
 
 
@@ -139,6 +141,7 @@ class ProviderListing(Shape):
     search: Literal["hybrid", "lexical"] | UnsetType = UNSET
     scores: list[Score] | UnsetType = UNSET
     fits: list[Fit] | UnsetType = UNSET
+    notes: list[str] | UnsetType = UNSET
     next_cursor: str | UnsetType = UNSET
 
 
@@ -238,6 +241,10 @@ class ToolRoutes:
         if start + limit < (len(found.tools) if found.mode is None else min(len(found.tools) + 1, MOST_HITS)):
             # The search returned only enough hits for this page, so whether there is another page is a guess.
             answer["next_cursor"] = str(start + limit)
+        query = read_query(request)
+        answer |= self._catalog.note_idle(
+            caller_of(request).principal, snapshot, query.get("namespace", ()), query.get("tag", ())
+        )
         spelling = query_str(request, "format")
         if spelling is None:
             answer["tools"] = [show_native(tool, **found.of(tool)) for tool in page]
