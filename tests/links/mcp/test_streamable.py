@@ -228,12 +228,20 @@ def test_a_legacy_call_is_cancelled_by_a_notification(legacy, links):
     assert legacy.sent[-1]["params"]["requestId"] == called["id"]
 
 
-@pytest.mark.parametrize("status", [404, 400])
-def test_a_forgotten_session_is_begun_anew_and_the_call_made_again(legacy, links, status):
+@pytest.mark.parametrize(
+    "refusals",
+    [
+        [respond_rpc_error(-32600, "Session not found", 404)],
+        # These are asked once more, by a ping.
+        [respond_rpc_error(-32000, "Bad Request: Server not initialized", 400)] * 2,
+        [respond(400, b"Invalid session ID", kind="text/plain")] * 2,
+    ],
+    ids=["not found", "not initialized", "as text"],
+)
+def test_a_forgotten_session_is_begun_anew_and_the_call_made_again(legacy, links, refusals):
     link = links(server_at(legacy))
     link.list_tools()
-    lost = respond_rpc_error(-32600, "Session not found", status)
-    legacy.acts["POST", "/mcp"] = [lost]
+    legacy.acts["POST", "/mcp"] = list(refusals)
     assert works(link)
     assert [message["method"] for message in legacy.sent].count("initialize") == 2
 

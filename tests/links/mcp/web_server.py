@@ -125,6 +125,8 @@ class WebServer(FakeServer):
             extra = [f"Mcp-Session-Id: {self.session}"] if self.session else []
             value = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "web"}}
             return respond(200, result(request, value), *extra)
+        if method == "ping":
+            return respond_result({})
         if method == "tools/list":
             return respond_result({"tools": [{"name": "echo"}]})
         if method == "tools/call":

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from contextlib import aclosing, suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from toolyard.dialects.mcp_protocol import LISTEN
+from toolyard.dialects.mcp_protocol import LISTEN, METHOD_NOT_FOUND
 from toolyard.links.http.addresses import read_url
 from toolyard.links.http.bodies import EventReader, ServerSentEvent
 from toolyard.links.http.messages import make_timeout_error
@@ -39,13 +38,6 @@ if TYPE_CHECKING:
 
 _PING_SECONDS = 5.0
 _LONGEST_ID = 1024
-_LOST_CODES = frozenset({-32600, -32000, -32001})
-_LOST_TEXT = re.compile(
-    r"(?i)\b(?:no|unknown|invalid|missing|expired)(?: (?:or|valid|active|missing|invalid))*[ -](?:mcp[ -])?session\b"
-    r"|\bsession(?:[ -]id)?(?: header)?(?: \S{1,64})?(?: (?:is|was|has|been|does))* "
-    r"(?:not|unknown|invalid|expired|terminated|missing|required|over|closed)\b"
-)
-"""Error messages by which servers without a proper status report an unknown session."""
 RESUMES = 5
 """Maximum consecutive attempts to resume a stream that yield nothing new."""
 
@@ -78,11 +70,7 @@ class StreamableWire(WebWire):
             self._cancel_request(request)
             raise make_timeout_error(self.peer.name, request.seconds, error.info.effect) from None
         except (Unavailable, SessionLostError) as error:
-            fault = error.fault if isinstance(error, SessionLostError) else None
-            if fault is not None and await self._is_session_known(request):
-                raise fault from None  # the tool reported its own missing session; ours is valid
-            self._end_lost_session(error)
-            raise
+            raise await self._explain_loss(error, request.deadline) from None
 
     @property
     def has_notification_stream(self) -> bool:
@@ -111,9 +99,9 @@ class StreamableWire(WebWire):
                             self._take_event(event, None)
         except (Unavailable, SessionLostError) as error:
             # A server that is restarted may refuse one connection, and still know the session.
-            if self._has_failed or isinstance(error, SessionLostError):
-                self._end_lost_session(error)
-            self._has_failed = True
+            has_failed, self._has_failed = self._has_failed, True
+            if has_failed or isinstance(error, SessionLostError):
+                raise await self._explain_loss(error) from None
             raise
         return reader.retry
 
@@ -154,7 +142,9 @@ class StreamableWire(WebWire):
         try:
             return await self._resume_stream(request, reader)
         except SessionLostError as error:
-            self._end_lost_session(error)
+            found = await self._explain_loss(error, request.deadline)
+            if isinstance(found, CallError):
+                raise mark_effect_unknown(found) from None
             raise Interrupted(f"{self.peer.name} has forgotten our session before it answered") from None
         except CallError as error:
             # The server has received the request, so a later error leaves its effect unknown.
@@ -261,20 +251,30 @@ class StreamableWire(WebWire):
             return ToolFailed(f"{self.peer.name} took the request and gave no answer to it")
         if answer.is_success:
             return make_status_error(self.peer.name, answer.status, "", self.peer.redactor)
-        error, code, text = await self._read_failure(answer)
+        error, code = await self._read_failure(answer)
         if self.session is not None and self.version is not None:
             if answer.status == HTTPStatus.NOT_FOUND:
                 return SessionLostError()
-            is_about_session = code in _LOST_CODES and _LOST_TEXT.search(text[:_LONGEST_ID])
-            if answer.status == HTTPStatus.BAD_REQUEST and is_about_session:
+            # Servers differ in how they say 400 of an unknown session, so a ping decides.
+            if answer.status == HTTPStatus.BAD_REQUEST and code != METHOD_NOT_FOUND:
                 return SessionLostError(error)
         return error
 
-    async def _is_session_known(self, request: Request) -> bool:
-        """Ping to find out whether the session is valid, although a response suggests the opposite."""
+    async def _explain_loss(
+        self, error: Unavailable | SessionLostError, deadline: float | None = None
+    ) -> CallError | SessionLostError:
+        """The error to raise: the server's own if it still knows the session; otherwise the loss is reported."""
+        fault = error.fault if isinstance(error, SessionLostError) else None
+        if fault is not None and await self._is_session_known(deadline):
+            return fault
+        self._end_lost_session(error)
+        return error
+
+    async def _is_session_known(self, request_deadline: float | None) -> bool:
+        """Ping to find out whether the session is valid, although a response may mean the opposite."""
         deadline = asyncio.get_running_loop().time() + _PING_SECONDS
-        if request.deadline is not None:
-            deadline = min(deadline, request.deadline)
+        if request_deadline is not None:
+            deadline = min(deadline, request_deadline)
         ping = Request(self.peer.next_number(), "ping", None, deadline, cancellable=False)
         try:
             await self._exchange(ping, ping.encode())

@@ -196,8 +196,8 @@ class WebWire(McpWire):
                 if pause := self.peer.seconds_to_pause():
                     await asyncio.sleep(pause)
 
-    async def _read_failure(self, answer: StreamedAnswer) -> tuple[CallError, int, str]:
-        """The error for a failure status, with the code and text of its JSON-RPC error if there is one."""
+    async def _read_failure(self, answer: StreamedAnswer) -> tuple[CallError, int]:
+        """The error for a failure status, with the code of its JSON-RPC error if there is one."""
         name, redactor = self.peer.name, self.peer.redactor
         said: Any = None
         if answer.header("content-type").lower().startswith("application/json"):
@@ -210,8 +210,8 @@ class WebWire(McpWire):
         if not isinstance(code, int):
             fields, code = {}, 0  # an error, but not a JSON-RPC one
         if not fields or answer.status in _REFUSALS:
-            return make_status_error(name, answer.status, text, redactor), code, text
+            return make_status_error(name, answer.status, text, redactor), code
         error = make_rpc_error(name, said, redactor)
         details = {"status": answer.status, **error.info.details}
         error.info = msgspec.structs.replace(error.info, details=details)
-        return error, code, text
+        return error, code
