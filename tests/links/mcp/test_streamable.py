@@ -139,6 +139,13 @@ def test_statuses_are_told_in_our_words_and_hurt_only_their_call(modern, links, 
     assert works(link) and link.state == "up"
 
 
+def test_a_server_with_prompts_or_resources_alone_has_no_tools(web, links):
+    web.methods["tools/list"] = respond_rpc_error(-32601, "Method not found")
+    listing = links(server_at(web)).list_tools()
+    assert (listing.tools, listing.complete) == ([], True)
+    assert "has no tools" in listing.notes[0]
+
+
 def test_a_refused_address_says_its_status(links):
     with WebServer() as server:
         server.otherwise = lambda request: respond(401)

@@ -23,6 +23,7 @@ from toolyard.dialects.mcp_protocol import (
     CLIENT_INFO,
     LISTEN,
     LOG_LEVEL,
+    METHOD_NOT_FOUND,
     PROTOCOL_VERSION,
     STATELESS,
     TOOLYARD,
@@ -153,6 +154,16 @@ class Connection:
         return more
 
     async def list_tools(self, deadline: float | None) -> Listing:
+        """All tools; none of a server that only has prompts and resources."""
+        try:
+            return await self._list_pages(deadline)
+        except RequestRefused as error:
+            if error.number != METHOD_NOT_FOUND:
+                raise
+            note = "the server has no tools (it does not know tools/list); its prompts and resources are not read"
+            return Listing(tools=[], complete=True, notes=[note])
+
+    async def _list_pages(self, deadline: float | None) -> Listing:
         """Request all pages; an endless list is cut off, keeping what was received."""
         limits = self.peer.limits
         tools: list[dict[str, Any]] = []
