@@ -263,7 +263,7 @@ class RemoteToolRegistry(ToolRegistry):
             found = await fetch_catalog(self.wire, greet=not self.loaded)
         except CallError as error:
             # Not a failed call, but a source that could not be read.
-            found = SourceUnavailable(f"{error}; {error.info.hint}" if error.info.hint else str(error))
+            found = SourceUnavailable.from_call(error)
         except ToolyardError as error:
             found = error
         # Checking a large catalog takes time, so do it off the loop.

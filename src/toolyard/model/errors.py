@@ -179,6 +179,11 @@ class SourceError(ToolyardError):
 class SourceUnavailable(SourceError):
     """The source does not exist or does not respond; the same call may succeed later."""
 
+    @classmethod
+    def from_call(cls, error: CallError) -> SourceUnavailable:
+        """The same error, with its hint, of a call that should have read the source."""
+        return cls(f"{error}; {error.info.hint}" if error.info.hint else str(error))
+
 
 class MalformedSource(SourceError, ValueError):
     """The content of a source is invalid at `where` (file, line, tool)."""

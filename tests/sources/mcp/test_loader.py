@@ -530,6 +530,7 @@ class TestSecrets:
             with pytest.raises(SourceUnavailable) as caught:
                 wrong.load()
             assert "401" in str(caught.value)
+            assert "set 'auth' or 'headers'" in str(caught.value)
             assert "wrong-token" not in str(caught.value)
             right.close()
             wrong.close()

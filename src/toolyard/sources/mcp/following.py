@@ -96,7 +96,7 @@ class ServerFollower:
             found = ahead.result()
         except CallError as error:
             self._may_be_outdated = True
-            raise SourceUnavailable(str(error)) from None
+            raise SourceUnavailable.from_call(error) from None
         except CancelledError:
             self._may_be_outdated = True
             raise SourceUnavailable("the connection was closed") from None
