@@ -305,6 +305,11 @@ def test_an_owner_is_refused_since_the_key_says_whose_session_it_is(driven):
             getattr(driven, verb)("s", *rest, owner="me")
 
 
+def test_progress_is_refused_since_none_comes_over_http(driven):
+    with pytest.raises(ConfigError, match="sends no progress"):
+        driven.execute("s", [ADD], notify=print)
+
+
 def test_a_changed_tool_is_not_called_until_the_catalog_is_read_again(driven, service, remote):
     driven.setup("s")
     registry = service.yard.tool_registry

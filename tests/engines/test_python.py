@@ -93,6 +93,25 @@ async def test_a_routed_tool_that_returns_at_once_runs_on_the_loop_as_well():
         assert (await engine.aexecute("s", [call("where")]))[0].result == threading.get_ident()
 
 
+async def test_callers_in_python_receive_progress_and_one_that_fails_to_take_it_fails_no_call(caplog):
+    def count(ctx: ToolContext) -> str:
+        ctx.report(1, total=2)
+        ctx.log("half")
+        return "done"
+
+    told = []
+    with made(count) as engine:
+        results = engine.execute("s", [call("count")], notify=lambda *given: told.append(given))
+        results += await engine.aexecute("s", [call("count")], notify=lambda *given: told.append(given))
+        assert [(made_call.name, type(notice).__name__) for made_call, notice in told] == [
+            (call("count").name, "Progress"),
+            (call("count").name, "LogLine"),
+        ] * 2
+        results += engine.execute("s", [call("count")], notify=lambda one: None)
+    assert [result.result for result in results] == ["done"] * 3
+    assert "notify or on_progress failed" in caplog.text
+
+
 async def test_what_it_returns_to_be_awaited_is_awaited():
     engine = PythonToolEngine(
         ToolRegistry([function_tool(lambda: where_later(), namespace="n", name="x", blocking=False)])

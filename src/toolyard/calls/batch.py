@@ -9,10 +9,11 @@ repeat, the first is recorded (`find_joined`). Later repeats get it only if the 
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -58,8 +59,18 @@ class Scope(Protocol):
         """True if the caller may call the tool in this mode."""
 
 
+_log = logging.getLogger(__name__)
+N = TypeVar("N", bound=Notice)
 Listener = Callable[[ToolCall, Notice], None]
 """Receives the notices of running tools. Called from any thread; must not block."""
+
+
+def notify_safely(listener: Callable[[ToolCall, N], None], call: ToolCall, notice: N) -> None:
+    """Pass a notice on. A listener that fails is logged, since its failure must not fail the call."""
+    try:
+        listener(call, notice)
+    except Exception:  # noqa: BLE001 - code of users
+        _log.exception("notify or on_progress failed at a call of %s", call.name)
 
 
 class Conditions(msgspec.Struct):

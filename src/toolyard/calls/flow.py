@@ -31,6 +31,7 @@ from toolyard.calls.batch import (
     check_known,
     find_joined,
     find_recorded,
+    notify_safely,
 )
 from toolyard.calls.budgets import count_calls
 from toolyard.calls.call_path import CallPath, CallPlan, CallPlans, ScopedPlans
@@ -365,7 +366,7 @@ def _make_invocation(
         session,
         batch.context,
         batch.trace,
-        None if batch.notify is None else partial(batch.notify, call),
+        None if batch.notify is None else partial(notify_safely, batch.notify, call),
         plan.held,
     )
 

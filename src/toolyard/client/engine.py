@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self, TypeVar, Unpack
 
 import msgspec
 
-from toolyard.calls.batch import check_calls, check_timeout
+from toolyard.calls.batch import Listener, check_calls, check_timeout
 from toolyard.client.calls import RemoteApprovals, RemoteJournal
 from toolyard.client.registry import RemoteToolRegistry
 from toolyard.client.wire import API, REQUEST_SECONDS, ListBudget, WireOptions, quote_segment
@@ -164,12 +164,15 @@ class RemoteToolEngine(Closing):
         timeout: float | None = None,  # noqa: ASYNC109 - a limit for each call, not for the whole
         owner: str | None = None,
         context: Mapping[str, Any] = _NO_CONTEXT,
+        notify: Listener | None = None,
     ) -> list[ToolResult]:
         """Run the calls in order and append each, with its result, to the session.
 
         `timeout` applies to each call and overrides the engine's own. `context` must be JSON. If cancelled, it stops
-        waiting, but the server continues and records the calls.
+        waiting, but the server continues and records the calls. `notify` is refused.
         """
+        if notify is not None:
+            raise ConfigError("this server's HTTP API sends no progress; MCPToolEngine receives it from its /mcp")
         mode: Mode = "execute" if current_simulation() is None else "simulate"
         return await self._send_calls(mode, session_id, tool_calls, timeout, owner, context)
 

@@ -23,7 +23,7 @@ from uuid import uuid4
 from msgspec.structs import replace
 
 from toolyard.calls.approvals import Approvals
-from toolyard.calls.batch import Batch, CallRequest, list_refusals, may_execute_all
+from toolyard.calls.batch import Batch, CallRequest, Listener, list_refusals, may_execute_all
 from toolyard.calls.call_path import (
     MAX_RESULT_BYTES,
     Abandoned,
@@ -317,21 +317,23 @@ class ToolEngine(EngineSessions, Closing):
         timeout: float | None = None,
         owner: str | None = None,
         context: Mapping[str, Any] = NO_CONTEXT,
+        notify: Listener | None = None,
     ) -> list[ToolResult]:
         """Run the calls in order and append each, with its result, to the session.
 
         Later calls see the effects of earlier ones. A failing call gives a result with `error_info` and does not affect
-        the others. `timeout` applies to each call and overrides the engine's own. Within code that is itself being
-        simulated, calls are simulated, too.
+        the others. `timeout` applies to each call and overrides the engine's own. `notify` receives the call and each
+        `Progress` or `LogLine` of its tool at once, in any thread. Within code that is itself being simulated, calls
+        are simulated, too.
         """
         if self._only_executes_async:
             from toolyard.loop.home import home_loop
 
-            options = drop_unset(timeout=timeout, owner=owner, context=context)
+            options = drop_unset(timeout=timeout, owner=owner, context=context, notify=notify)
             return home_loop.run(self.aexecute(session_id, tool_calls, **options), twin="aexecute")
         mode: Mode = "execute" if current_simulation() is None else "simulate"
         session = self.sessions.find(session_id, owner)
-        return run_batch(self._path, session, tool_calls, Batch(mode, timeout, context))
+        return run_batch(self._path, session, tool_calls, Batch(mode, timeout, context, notify=notify))
 
     def simulate(
         self,
@@ -364,6 +366,7 @@ class ToolEngine(EngineSessions, Closing):
         timeout: float | None = None,  # noqa: ASYNC109 - a limit for each call, not for the whole
         owner: str | None = None,
         context: Mapping[str, Any] = NO_CONTEXT,
+        notify: Listener | None = None,
     ) -> list[ToolResult]:
         """`execute` for async code: async tools run on this loop, blocking ones on the engine's threads.
 
@@ -371,11 +374,13 @@ class ToolEngine(EngineSessions, Closing):
         unknown.
         """
         if self.overrides.answers_batches and not self.overrides.aexecute:
-            options = drop_unset(timeout=timeout, owner=owner, context=context)
+            options = drop_unset(timeout=timeout, owner=owner, context=context, notify=notify)
             return await await_future(self.threads.submit(lambda: self.execute(session_id, tool_calls, **options)))
         mode: Mode = "execute" if current_simulation() is None else "simulate"
         session = await self._afind(session_id, owner)
-        return await arun_batch(self._path, session, tool_calls, Batch(mode, timeout, context, on_loop=True))
+        return await arun_batch(
+            self._path, session, tool_calls, Batch(mode, timeout, context, notify=notify, on_loop=True)
+        )
 
     async def asimulate(
         self,

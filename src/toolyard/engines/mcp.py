@@ -13,6 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 from msgspec import Meta
 
+from toolyard.calls.batch import notify_safely
 from toolyard.calls.flow import drive_or_await
 from toolyard.calls.invocation import Invocation
 from toolyard.calls.result import redact_info
@@ -180,10 +181,7 @@ class MCPToolEngine(OutwardEngine):
         def notify(notice: Notice) -> None:
             invocation.notify(notice)
             if isinstance(notice, Progress):
-                try:
-                    on_progress(call, notice)
-                except Exception:  # noqa: BLE001 - user code; its failure must not fail the call
-                    _log.exception("on_progress of engine %r failed", self.name)
+                notify_safely(on_progress, call, notice)
 
         return notify
 
