@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from toolyard import Tool, ToolLoader, ToolRegistry
-from toolyard.model.errors import SourceUnavailable
+from toolyard.model.errors import SourceUnavailable, UnknownToolError
 
 
 class Remote(ToolLoader):
@@ -41,6 +41,9 @@ def test_a_source_that_is_not_there_is_listed_as_failed_and_the_others_load(capl
         ("alive", "ok"),
     ]
     assert "dead is not there" in caplog.text
+    with pytest.raises(UnknownToolError) as caught:
+        registry.dispatch("dead::pong", {})
+    assert (caught.value.info.hint or "").endswith("Sources that could not be loaded may have it: dead")
 
 
 def test_it_is_there_after_a_refresh_that_finds_it() -> None:

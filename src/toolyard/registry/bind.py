@@ -16,6 +16,7 @@ from toolyard.model.call import ToolCall
 from toolyard.model.errors import InvalidArguments, UnknownToolError
 from toolyard.model.json_schema import LEAVES, is_small
 from toolyard.model.names import find_similar_tools, show
+from toolyard.model.report import LoadReport
 from toolyard.model.tool import Tool
 from toolyard.registry.prepared import Arguments, PreparedTool, json_text, may_block_loop, plain_copy, read_arguments
 from toolyard.registry.snapshot import Snapshot
@@ -25,6 +26,8 @@ from toolyard.schema.violations import MAX_VIOLATIONS, Misfit, Violation, descri
 
 _has_integral = re.compile(rb"[0-9](?:\.0+(?![0-9])|[eE])").search
 """Whether JSON text may contain a float with an integral value, such as 3.0 or 1e16."""
+_LONGEST_LIST = 200
+"""Most characters of source names in a hint."""
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
@@ -155,9 +158,13 @@ def find_overloads(
 
 
 def hint_missing(snapshot: Snapshot | None, name: str, near: Sequence[str] = ()) -> str | None:
-    """The hint for a missing tool: why its entry was rejected, if `snapshot` is given, else the similar names."""
-    rejected = None if snapshot is None else snapshot.report.explain_missing(str(name))
-    return rejected or (f"did you mean {' or '.join(near)}?" if near else None)
+    """The hint for a missing tool: if `snapshot` is given, why it was not loaded; similar names."""
+    report = LoadReport() if snapshot is None else snapshot.report
+    hints = [f"did you mean {' or '.join(near)}?"] if near else []
+    failed = [source.source for source in report.sources if source.state == "failed"]
+    if failed:
+        hints.append(f"Sources that could not be loaded may have it: {', '.join(failed)[:_LONGEST_LIST]}")
+    return report.explain_missing(str(name)) or " ".join(hints) or None
 
 
 def pin_overload(candidates: tuple[PreparedTool, ...], call: ToolCall) -> tuple[PreparedTool, ...]:
