@@ -150,8 +150,11 @@ def _explain_error(text: str, error: yaml.YAMLError, what: str) -> MalformedSour
         return MalformedSource.at_character(text, bad.start(), f"{message}; {remedy}", what)
     mark, problem = error.problem_mark, error.problem or "is not YAML"
     message = _REMEDIES.get(problem, problem)
-    if problem == "found character that cannot start any token":
-        character = text.split("\n")[mark.line][mark.column : mark.column + 1]
+    line = "".join(text.split("\n")[mark.line : mark.line + 1])
+    character = line[mark.column : mark.column + 1]
+    if line[: mark.column].endswith("$") and character == "{":
+        message = "text with ${...} must be in quotes inside of [] and {}"
+    elif problem == "found character that cannot start any token":
         message = _TAB if character == "\t" else f"{character!r} cannot begin a plain value; put it in quotes"
     if error.context_mark is not None and error.context_mark.line != mark.line:
         message += f" ({error.context} from line {error.context_mark.line + 1})"

@@ -151,6 +151,8 @@ def test_aliases_in_proportion_to_the_document_are_fine() -> None:
         ('a: "\\q"\n', "1:5", "no such escape"),
         ('a: "\\ud83d"\n', "1:7", "half of a surrogate pair"),
         ("a: [1, 2\nb: 3\n", "2:2", "expected ',' or ']'"),
+        ("{a: x, b: ${TOKEN}}\n", "1:12", "${...} must be in quotes"),
+        ("a: [b/${TOKEN:-c}, d]\n", "1:8", "${...} must be in quotes"),
         ("a:\n   b: 1\n  c: 2\n", "3:3", "indentation fits no line above"),
         ("- a\nb: c\n", "2:1", "'- ' is missing"),
         ("a: !<x> b\n", "1:4", "tag x"),
