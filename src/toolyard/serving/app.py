@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
 from starlette.applications import Starlette
@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from toolyard.app.blocks import ServerBlock
 from toolyard.app.toolyard import Toolyard
+from toolyard.model.errors import ConfigError
 from toolyard.schema.options import check_kinds
 from toolyard.serving.console.routes import Console
 from toolyard.serving.http_fault import ARP_PLACE, HttpFault
@@ -112,7 +113,7 @@ def create_app(service: Service) -> Starlette:
         middleware=[
             Middleware(
                 RequestBoundary,
-                guard=HostGuard(block.host, block.allowed_hosts, block.allowed_origins, block.public_url),
+                guard=_make_guard(block, operations),
                 log=log,
                 metrics=service.metrics,
                 pages=pages,
@@ -123,6 +124,15 @@ def create_app(service: Service) -> Starlette:
     app.router.redirect_slashes = False
     app.router.default = refuse_unknown_path
     return app
+
+
+def _make_guard(block: ServerBlock, operations: Iterable[Operation]) -> HostGuard:
+    guard = HostGuard(block.host, block.allowed_hosts, block.allowed_origins, block.public_url)
+    path = f"{guard.root}/"
+    if guard.root and any(f"{operation.path}/".startswith(path) for operation in operations):
+        # Of a request to it nobody could tell whether the proxy in front has cut it off.
+        raise ConfigError(f"server.public_url: ends with {guard.root}, a path of the server itself; leave it out")
+    return guard
 
 
 def _list_api(service: Service) -> list[Operation]:

@@ -213,7 +213,8 @@ class HostGuard:
     ) -> None:
         # Without the default port of the scheme, as browsers spell it in Host and Origin.
         public = urlsplit(read_base_url(public_url, "server.public_url") if public_url else "")
-        self._public_scheme, self._root, self._public_host = public.scheme, public.path, public.netloc.encode()
+        self._public_scheme, self._public_host = public.scheme, public.netloc.encode()
+        self.root = public.path
         own = {host.lower(), f"[{host.lower()}]"} if ":" in host else {host.lower()}
         self._any_address = host in ("0.0.0.0", "::", "")  # noqa: S104 - a comparison
         names = {socket.gethostname().lower()} if self._any_address else set()
@@ -265,12 +266,12 @@ class HostGuard:
     def _place(self, scope: Scope) -> None:
         """Set what a proxy in front has changed of `public_url`: the scheme, and the path if it was cut off."""
         scope["scheme"] = self._public_scheme
-        if not self._root or scope.get("root_path"):
+        if not self.root or scope.get("root_path"):
             return
-        root = scope["root_path"] = unquote(self._root)
+        root = scope["root_path"] = unquote(self.root)
         if not scope["path"].startswith(f"{root}/"):
             raw = scope.get("raw_path") or quote(scope["path"]).encode()
-            scope["path"], scope["raw_path"] = root + scope["path"], self._root.encode() + raw
+            scope["path"], scope["raw_path"] = root + scope["path"], self.root.encode() + raw
 
     def _check_host(self, host: bytes) -> None:
         text = host.decode("latin-1").lower()

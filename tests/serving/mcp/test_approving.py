@@ -182,7 +182,11 @@ class TestWhereToDecide:
             assert result["error_info"]["details"]["approval"]["url"].startswith(f"http://127.0.0.1:{yard.port}/v1/")
 
     @pytest.mark.parametrize(
-        "url", ["tools.example", "ftp://tools.example", "https://a.example/?key=x", "https://u:p@h"]
+        "url",
+        [
+            *("tools.example", "ftp://tools.example", "https://a.example/?key=x", "https://u:p@h"),
+            *("https://a.example/v1", "https://a.example/mcp", "https://a.example/v1/tools/"),
+        ],
     )
     def test_an_invalid_public_url_is_a_config_error_with_its_place(self, url):
         with pytest.raises(ConfigError, match=r"server\.public_url: "), serve_bank(server={"public_url": url}):
