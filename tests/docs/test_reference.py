@@ -80,7 +80,7 @@ def test_every_route_of_the_api_is_on_its_page():
 
 def test_every_twin_of_a_screen_is_on_the_page_of_the_console():
     page = read("console")
-    twins = [f"`{screen.path.removeprefix('/console/')}.json`" for screen in SCREENS]
+    twins = [f"`{screen.path.removeprefix('/console/').replace(':path', '')}.json`" for screen in SCREENS]
     assert [twin for twin in twins if twin not in page] == []
 
 

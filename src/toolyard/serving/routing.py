@@ -118,8 +118,10 @@ class PathTable(BaseRoute):
             for pattern, methods in patterns.items()
             if all(suffix is None for _, suffix in pattern)
         }
-        # Patterns with a suffix first: `x:invoke` calls x, and is never a tool of that name.
-        self._patterns = sorted(patterns.items(), key=lambda item: not any(suffix for _, suffix in item[0]))
+        # Patterns with a suffix first: `x:invoke` calls x, and is never a tool of that name. Those for any depth last.
+        self._patterns = sorted(
+            patterns.items(), key=lambda item: (_takes_rest(item[0]), not any(suffix for _, suffix in item[0]))
+        )
         self._find = lru_cache(maxsize=_REMEMBERED)(self._find_methods)
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
@@ -189,8 +191,10 @@ def path_value(request: Request) -> str:
     return value
 
 
+_REST = ":path"
 _Pattern = tuple[tuple[str, str | None], ...]
-"""For each segment: the fixed text and None, or the parameter's name and the suffix after it."""
+"""For each segment: the fixed text and None, or the parameter's name and the suffix after it. A last parameter such as
+`{name:path}` takes all segments that are left."""
 
 
 def _compile_path(path: str) -> _Pattern:
@@ -216,7 +220,14 @@ def _split_path(raw: bytes, root: str) -> tuple[str, ...]:
     return tuple(segments[:-1] if len(segments) > 1 and not segments[-1] else segments)
 
 
+def _takes_rest(pattern: _Pattern) -> bool:
+    return pattern[-1][0].endswith(_REST)
+
+
 def _match_path(pattern: _Pattern, segments: tuple[str, ...]) -> dict[str, str] | None:
+    last = len(pattern) - 1
+    if _takes_rest(pattern) and len(segments) > last:
+        segments = (*segments[:last], "/".join(segments[last:]))
     if len(pattern) != len(segments):
         return None
     values: dict[str, str] = {}
@@ -228,7 +239,7 @@ def _match_path(pattern: _Pattern, segments: tuple[str, ...]) -> dict[str, str] 
         value = segment.removesuffix(suffix)
         if not value or (suffix and value == segment):
             return None
-        values[fixed] = value
+        values[fixed.removesuffix(_REST)] = value
     return values
 
 

@@ -211,7 +211,9 @@ def test_a_slash_in_the_name_of_a_tool_may_be_written_as_it_is(client):
     assert "<title>weather api/v2::get weather ·" in client.get(path).text
     assert client.get(f"{path}.json").json()["tool"]["namespace"] == "weather api/v2"
     assert client.get("/console/tools/no/such/tool.json").json()["error"]["code"] == "tool.not_found"
-    assert 'href="/console/tools">All tools' in client.get("/console/tools/no/such/tool").text
+    for deep in ("/console/tools/no/such/tool", "/console/tools/a/b/c/d/e/f", "/console/a/b/c/d"):
+        page = client.get(deep)
+        assert page.status_code == 404 and 'href="/console/tools">All tools' in page.text
 
 
 def test_each_overload_has_its_own_form(client, service):

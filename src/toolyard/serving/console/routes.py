@@ -12,7 +12,6 @@ import hmac
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from itertools import chain
 from typing import Any
 from urllib.parse import quote
 
@@ -87,21 +86,12 @@ class Screen(msgspec.Struct, frozen=True):
     """Handles its form, if it has one."""
     runs: bool = False
     """True if the form runs a tool."""
-    more_paths: tuple[str, ...] = ()
 
-    @property
-    def paths(self) -> tuple[str, ...]:
-        """All of its paths."""
-        return (self.path, *self.more_paths)
-
-
-_TOOL = f"{CONSOLE}/tools/{{name}}"
-# People and proxies do not encode the slashes of a name.
-_SLASHED = tuple(_TOOL + "".join(f"/{{part{part}}}" for part in range(count)) for count in (1, 2, 3))
 
 SCREENS = (
     Screen(f"{CONSOLE}/tools", "catalog.html", show_catalog, "Catalog"),
-    Screen(_TOOL, "tool.html", show_tool, post=run_tool, runs=True, more_paths=_SLASHED),
+    # People and proxies do not encode the slashes of a name.
+    Screen(f"{CONSOLE}/tools/{{name:path}}", "tool.html", show_tool, post=run_tool, runs=True),
     Screen(f"{CONSOLE}/calls", "calls.html", show_calls, "Calls", heavy=True),
     Screen(f"{CONSOLE}/calls/{{id}}", "call.html", show_call),
     Screen(f"{CONSOLE}/sessions", "sessions.html", show_sessions, "Sessions", heavy=True, post=begin_session),
@@ -113,7 +103,7 @@ SCREENS = (
     Screen(f"{CONSOLE}/graph", "graph.html", show_graph, "Graph", heavy=True),
     Screen(f"{CONSOLE}/connect", "connect.html", show_clients, "Connect"),
 )
-_UNKNOWN_PATHS = (f"{CONSOLE}/{{screen}}", f"{CONSOLE}/{{screen}}/{{item}}")
+_UNKNOWN = f"{CONSOLE}/{{screen:path}}"
 _SIGN_IN, _SIGN_OUT = f"{CONSOLE}/sign-in", f"{CONSOLE}/sign-out"
 
 
@@ -200,11 +190,10 @@ class Console:
         """Every page, also as JSON, and the forms. Forms open to unauthenticated clients have a small body limit."""
         found = []
         for screen in SCREENS:
-            for path in screen.paths:
-                for end, show in (("", partial(self._show_page, screen)), (_JSON, partial(self._show_json, screen))):
-                    found.append(Operation("GET", path + end, show, _SUMMARY, access="page", heavy=screen.heavy))
-                if screen.post is not None:
-                    found.append(self._post(path, screen.post, runs=screen.runs))
+            for end, show in (("", partial(self._show_page, screen)), (_JSON, partial(self._show_json, screen))):
+                found.append(Operation("GET", screen.path + end, show, _SUMMARY, access="page", heavy=screen.heavy))
+            if screen.post is not None:
+                found.append(self._post(screen.path, screen.post, runs=screen.runs))
         open_form: dict[str, Any] = {"access": "page-open", "max_body": MAX_SIGN_IN}
         found += [
             Operation("GET", _SIGN_IN, self._ask_for_key, _SUMMARY, **open_form),
@@ -214,8 +203,7 @@ class Console:
         events = EventRoutes(self._service.events, self._service.mcp.subscribers)
         found.append(Operation("GET", f"{CONSOLE}/events", events.open_stream, _EVENTS, access="page", streams=True))
         found += [Operation("GET", path, _redirect_home, _SUMMARY, access="page") for path in ("/", CONSOLE)]
-        for path in _UNKNOWN_PATHS:
-            found += [Operation("GET", path + end, _refuse_unknown, _SUMMARY, access="page") for end in ("", _JSON)]
+        found += [Operation("GET", _UNKNOWN + end, _refuse_unknown, _SUMMARY, access="page") for end in ("", _JSON)]
         for name in STATIC_FILES:
             show = partial(show_static_file, name)
             found.append(Operation("GET", f"{CONSOLE}/static/{name}", show, _SUMMARY, access="page-open"))
@@ -223,14 +211,7 @@ class Console:
 
     def fault_pages(self) -> dict[str, FaultPage]:
         """Error pages by path. Their JSON has errors in JSON, and is not included."""
-        paths = [
-            *chain.from_iterable(screen.paths for screen in SCREENS),
-            "/",
-            CONSOLE,
-            _SIGN_IN,
-            _SIGN_OUT,
-            *_UNKNOWN_PATHS,
-        ]
+        paths = [*(screen.path for screen in SCREENS), "/", CONSOLE, _SIGN_IN, _SIGN_OUT, _UNKNOWN]
         return dict.fromkeys(paths, self._render_fault)
 
     async def _show_page(self, screen: Screen, request: Request) -> Response:

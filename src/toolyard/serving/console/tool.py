@@ -33,7 +33,7 @@ from toolyard.serving.console.form import (
 from toolyard.serving.console.rendering import PageView
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.query import query_int, query_str, read_count
-from toolyard.serving.routing import base_url, caller_of
+from toolyard.serving.routing import base_url, caller_of, path_value
 from toolyard.serving.service import Service
 from toolyard.words.redactor import REDACTED
 
@@ -155,7 +155,7 @@ def _fill_defaults(fields: list[FormField]) -> dict[str, str]:
 
 def _find_overloads(catalog: CatalogView, request: Request) -> list[Tool]:
     """Every visible overload of a qualified name, alias or unambiguous bare name."""
-    name, shows = "/".join(request.path_params.values()), catalog.filter_for(caller_of(request).principal)
+    name, shows = path_value(request), catalog.filter_for(caller_of(request).principal)
     snapshot = catalog.registry.snapshot
     try:
         candidates = find_overloads(snapshot, name, sees=shows, hints=False)
