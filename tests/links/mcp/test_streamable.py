@@ -146,11 +146,22 @@ def test_a_server_with_prompts_or_resources_alone_has_no_tools(web, links):
     assert "has no tools" in listing.notes[0]
 
 
-def test_a_refused_address_says_its_status(links):
+@pytest.mark.parametrize(
+    ("refusal", "said"),
+    [
+        (respond(401), ""),
+        (respond(401, b"Unauthorized", kind="text/plain"), ""),
+        (respond(401, b"token\nexpired\n", kind="text/plain; charset=utf-8"), ": token expired"),
+        (respond(401, {"error": "invalid_token"}), ": invalid_token"),
+        (respond(401, b"<html>", kind="text/html"), ""),
+    ],
+)
+def test_a_refused_address_says_its_status_and_the_servers_reason(links, refusal, said):
     with WebServer() as server:
-        server.otherwise = lambda request: respond(401)
-        with pytest.raises(ToolFailed, match="answered 401 Unauthorized") as caught:
+        server.otherwise = lambda request: refusal
+        with pytest.raises(ToolFailed) as caught:
             links(server_at(server)).list_tools()
+    assert caught.value.info.message == f"web answered 401 Unauthorized{said}"
     assert "auth" in caught.value.info.hint
 
 

@@ -62,7 +62,9 @@ def make_rpc_error(name: str, error: Any, redactor: Redactor) -> CallError:
 def make_status_error(name: str, status: int, said: str, redactor: Redactor) -> CallError:
     """The exception for an HTTP error status, with the server's message."""
     text = " ".join(redactor.text(said).split())[:_SHOWN]
-    message = f"{name} answered {status}{status_phrase(status)}{f': {text}' if text else ''}"
+    phrase = status_phrase(status)
+    # Many servers only repeat the phrase.
+    message = f"{name} answered {status}{phrase}{'' if text in phrase else f': {text}'}"
     was_taken = status < 300 or (status >= 500 and status not in _NOT_DONE)
     effect: Effect = "unknown" if was_taken else "none"
     details = {"status": status}

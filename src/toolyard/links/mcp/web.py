@@ -197,14 +197,17 @@ class WebWire(McpWire):
                     await asyncio.sleep(pause)
 
     async def _read_failure(self, answer: StreamedAnswer) -> tuple[CallError, int]:
-        """The error for a failure status, with the code of its JSON-RPC error if there is one."""
+        """The error for a failure status, with the server's reason, and the code of its JSON-RPC error, if any."""
         name, redactor = self.peer.name, self.peer.redactor
+        kind = answer.header("content-type").lower()
         said: Any = None
-        if answer.header("content-type").lower().startswith("application/json"):
-            with suppress(UnreadableError, CallError):
+        with suppress(UnreadableError, CallError):
+            if kind.startswith("application/json"):
                 found = framing.read_messages(await answer.read_all(_MAX_ERROR_BYTES), self.peer.limits.max_depth)
                 said = found[0].error if found else None
-        fields = said if isinstance(said, dict) else {}
+            elif kind.startswith("text/plain"):
+                said = (await answer.read_all(_MAX_ERROR_BYTES)).decode(errors="replace")
+        fields = said if isinstance(said, dict) else {"message": said}
         text, code = fields.get("message"), fields.get("code")
         text = text if isinstance(text, str) else ""
         if not isinstance(code, int):
