@@ -83,7 +83,7 @@ async def sees_failures_as_results_with_a_code(client):
     ]:
         result = await client.call_tool(name, arguments)
         assert result.is_error and result.content
-        assert result.structured_content["error"]["code"] == code
+        assert json.loads(result.content[0].text)["error"]["code"] == code
 
 
 async def hears_progress_before_the_answer(client):

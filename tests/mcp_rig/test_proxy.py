@@ -34,7 +34,7 @@ async def what_a_client_sees(target, folder):
         outside = await client.call_tool("read_text_file", {"path": "/etc/passwd"})
         assert outside.is_error and "Access denied" in outside.content[0].text
         wrote = await client.call_tool("write_file", {"path": f"{files}/b.txt", "content": "x"})
-        assert wrote.is_error and wrote.structured_content["error"]["code"] == "tool.denied"
+        assert wrote.is_error and json.loads(wrote.content[0].text)["error"]["code"] == "tool.denied"
         assert not (files / "b.txt").exists()
     lines = [json.loads(line) for line in (folder / "trace.jsonl").read_text().splitlines()]
     assert [line["name"] for line in lines] == ["files::read_text_file", "files::read_text_file", "files::write_file"]

@@ -90,6 +90,12 @@ def read_result(answer):
     return found["result"]
 
 
+def read_error(result):
+    """The error in the text of a `CallToolResult`, of ours or of the SDK."""
+    text = result["content"][0]["text"] if isinstance(result, dict) else result.content[0].text
+    return json.loads(text)["error"]
+
+
 def read_events(body):
     """The messages of a complete stream."""
     return [json.loads(data) for _, data in read_frames(body) if data]

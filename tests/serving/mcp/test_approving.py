@@ -11,7 +11,7 @@ from mcp import Client, StdioServerParameters
 from msgspec.structs import replace
 from waiting import until
 
-from serving.mcp.mcp_support import BOTH, Session, SseClient, Stateless, StreamReader, make_request
+from serving.mcp.mcp_support import BOTH, Session, SseClient, Stateless, StreamReader, make_request, read_error
 from serving.service_support import served
 from toolyard import ConfigError, Effects, function_tool
 from toolyard.app.config import read_anything
@@ -67,7 +67,7 @@ class TestAsked:
         for action, code, state in (("decline", "tool.denied", "denied"), ("cancel", "tool.held", "pending")):
             with serve_bank(self=True) as yard:
                 result = await call(f"{yard.url}/mcp", answer_with(action, []), mode)
-                assert result.is_error and result.structured_content["error"]["code"] == code
+                assert result.is_error and read_error(result)["code"] == code
                 [record] = yard.service.yard.tool_engine.approvals.list().approvals
                 assert record.state == state and PAID == []
 
@@ -75,14 +75,14 @@ class TestAsked:
         asked = []
         with serve_bank() as yard:
             result = await call(f"{yard.url}/mcp", answer_with("accept", asked), mode)
-            error = result.structured_content["error"]
+            error = read_error(result)
             assert asked == [] and error["code"] == "tool.held" and PAID == []
             assert error["details"]["approval"]["id"] in result.content[0].text
 
     async def test_a_client_without_elicitation_gets_the_held_result(self, mode):
         with serve_bank(self=True) as yard:
             result = await call(f"{yard.url}/mcp", None, mode)
-            assert result.structured_content["error"]["code"] == "tool.held" and PAID == []
+            assert read_error(result)["code"] == "tool.held" and PAID == []
 
 
 async def test_a_decision_elsewhere_ends_the_question():
@@ -123,7 +123,7 @@ class TestInputRequests:
             answers = {"approval": {"action": "accept"}}
             params = {"name": "bank__pay", "arguments": {"amount": 5}, "requestState": state, "inputResponses": answers}
             result = Stateless(yard).send("tools/call", params, meta=FORMS).json["result"]
-            assert result["structuredContent"]["error"]["code"] == "tool.held" and PAID == []
+            assert read_error(result)["code"] == "tool.held" and PAID == []
 
 
 @pytest.mark.process
@@ -143,8 +143,8 @@ async def test_over_standard_input_and_output_too(tmp_path):
 
 def read_held(result):
     """Of a `CallToolResult`: the error of a call that waits, and what a model reads of it."""
-    assert result["structuredContent"]["error"]["code"] == "tool.held" and PAID == []
-    return result["structuredContent"]["error"], result["content"][0]["text"]
+    assert read_error(result)["code"] == "tool.held" and PAID == []
+    return read_error(result), result["content"][0]["text"]
 
 
 class TestWhereToDecide:

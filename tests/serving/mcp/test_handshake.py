@@ -9,7 +9,16 @@ import pytest
 from waiting import SOON, until
 
 from serving import process_support
-from serving.mcp.mcp_support import BOTH, Session, StreamReader, make_request, read_events, read_frames, read_result
+from serving.mcp.mcp_support import (
+    BOTH,
+    Session,
+    StreamReader,
+    make_request,
+    read_error,
+    read_events,
+    read_frames,
+    read_result,
+)
 from serving.service_support import CORE, Served, desk_tools, served
 from toolyard import ToolContext, function_tool
 from toolyard.app.blocks import McpBlock
@@ -103,7 +112,7 @@ def test_a_key_sees_and_calls_what_its_scopes_allow(tmp_path):
         assert "core" not in hidden["message"]
         looker = Session(found, token=found.key("desk:list"))
         denied = read_result(looker.call("desk__add", {"a": 1, "b": 2}))
-        assert denied["structuredContent"]["error"]["code"] == "tool.denied"
+        assert read_error(denied)["code"] == "tool.denied"
 
 
 def test_an_unused_session_ends():

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 from waiting import until
 
-from serving.mcp.mcp_support import Session, SseClient, Stateless, make_request, read_events, read_result
+from serving.mcp.mcp_support import Session, SseClient, Stateless, make_request, read_error, read_events, read_result
 from serving.service_support import CORE, desk_tools, served
 from toolyard import Tool, ToolContext, ToolRegistry, function_tool
 from toolyard.app.blocks import McpBlock
@@ -264,7 +264,7 @@ def test_errors_of_the_search_mode_are_those_of_any_call():
         unknown = client.call("call_tool", {"name": "nothing"})
         assert unknown.json["error"]["code"] == -32602
         failed = read_result(client.call("call_tool", {"name": "desk__refuse", "arguments": {"reason": "x"}}))
-        assert failed["structuredContent"]["error"]["code"] == "tool.execution_error"
+        assert read_error(failed)["code"] == "tool.execution_error"
 
 
 def test_a_search_shows_only_what_a_key_may_see(tmp_path):

@@ -112,8 +112,10 @@ def make_call_result(result: ToolResult, tool: McpTool | None = None) -> Json:
     out: Json
     info = None if result.error is None and result.error_info is None else error_of(result)
     if info is not None:
-        text = text_of(result)
-        out = {"content": [{"type": "text", "text": text}], "structuredContent": error_value(info), "isError": True}
+        out = {"content": [{"type": "text", "text": text_of(result)}], "isError": True}
+        if tool is None or not tool.has_schema:
+            # Some clients check it against the output schema, and would report the mismatch in place of the error.
+            out["structuredContent"] = error_value(info)
     else:
         value = result.result
         blocks = blocks_of(result) if result.metadata else None
@@ -374,7 +376,7 @@ class McpEndpoint:
             return JsonResponse(await work())
 
         def interrupted(info: ErrorInfo) -> Response:
-            return JsonResponse(make_call_result(ToolResult.failed(ToolCall(name, arguments), info)))
+            return JsonResponse(make_call_result(ToolResult.failed(ToolCall(name, arguments), info), known))
 
         # A built-in tool may call another tool, which its arguments name.
         wanted = arguments.get("name") if name in self._builtin else name
