@@ -93,10 +93,15 @@ def test_too_few_tools_exit_1_and_tell_the_first_of_those_that_were_found(capsys
     assert len(error["tools"]) == 4
 
 
+def test_enrichments_that_a_sampler_needs_run_for_a_catalog_which_has_no_config(capsys):
+    inner = 'samplers=["tc/chain", "tc/neighbor"]'
+    code, out, _ = output(capsys, "tools.yaml", "tc/mix", "-k", "2", "-n", "6", "--seed", "1", "-o", inner, "--json")
+    drawn = json.loads(out)
+    assert code == 0 and {sample["topology"] for sample in drawn} == {"chain", "neighbors"}
+    assert all(sample["edges"] for sample in drawn if sample["topology"] == "chain")
+
+
 def test_what_cannot_be_done_exits_2_and_says_what_to_do(capsys):
-    code, _, err = output(capsys, "tools.yaml", "tc/chain", "-k", "2")
-    assert code == 2
-    assert "add the enrichment 'dataflow'" in err
     code, _, err = output(capsys, "tools.yaml", "tc/randm", "-k", "2")
     assert code == 2
     assert "did you mean 'tc/random'" in err

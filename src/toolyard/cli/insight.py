@@ -16,12 +16,13 @@ from toolyard.cli.yard import config_path, open_registry
 from toolyard.dialects import Dialect, get_dialect
 from toolyard.model.errors import ConfigError, SamplingError
 from toolyard.model.tool import Tool
-from toolyard.plugins import get_tool_sampler
+from toolyard.plugins import ENRICHMENTS, get_tool_sampler
 
 if TYPE_CHECKING:
     from toolyard.insight.base import Sample
     from toolyard.insight.dataflow.artifact import Dataflow
     from toolyard.insight.graph import GraphOptions, SelectedGraph
+    from toolyard.insight.samplers.base import ToolSampler
     from toolyard.registry import ToolRegistry
 
 
@@ -183,19 +184,35 @@ def sample(
         raise ConfigError("--format is for --jsonl and --json")
     given = _read_options(option, namespace)
     with open_registry(options.config, skip_bad=skip_bad) as registry:
-        sampler = get_tool_sampler(type, registry=registry, k=k, seed=seed, **given)
-        dialect = None if format is None else get_dialect(format, registry.all_tools())
         try:
-            samples = [sampler.sample()] if count == 1 else list(sampler.series(count))
+            samples = _draw(registry, type, count, {"k": k, "seed": seed, **given})
         except SamplingError as error:
             if isinstance(error, ConfigError):
                 raise
             return _report_failure(error, options.json)
+        dialect = None if format is None else get_dialect(format, registry.all_tools())
     if options.json or jsonl:
         return _print_data(samples, dialect, jsonl)
     for drawn in samples:
         _show_sample(type, drawn)
     return 0
+
+
+def _draw(registry: ToolRegistry, kind: str, count: int, options: dict[str, Any]) -> list[Sample]:
+    """The samples. Enrichments that they need and the config lacks run now, since a catalog has no config."""
+    from toolyard.insight.outputs.enrichment import OutputParametersEnrichment
+    from toolyard.insight.samplers.base import MissingArtifactError
+
+    try:
+        sampler: ToolSampler[Any] = get_tool_sampler(kind, registry=registry, **options)
+        return [sampler.sample()] if count == 1 else list(sampler.series(count))
+    except MissingArtifactError as error:
+        if error.artifact not in ENRICHMENTS:
+            raise
+        outputs = [OutputParametersEnrichment(lm_config={"type": "schema"})] if error.artifact == "dataflow" else []
+        with working(f"making {error.artifact}"):
+            registry.enrich(*outputs, ENRICHMENTS.create(error.artifact))
+    return _draw(registry, kind, count, options)
 
 
 def _print_data(samples: list[Sample], dialect: Dialect | None, jsonl: bool) -> int:

@@ -141,6 +141,14 @@ class SamplerOptionError(SamplingError, ConfigError):
     """Invalid sampler options, or an unknown namespace or missing artifact."""
 
 
+class MissingArtifactError(SamplerOptionError):
+    """A sampler needs an artifact that no enrichment of the registry writes."""
+
+    def __init__(self, sampler: str, artifact: str) -> None:
+        super().__init__(explain_missing_artifact(sampler, artifact))
+        self.artifact = artifact
+
+
 class SamplerOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Options of every sampler, for its constructor or for each `sample`."""
 
@@ -362,7 +370,7 @@ class ToolSampler(Generic[O]):
         """Raise if a required artifact is missing or lacks methods."""
         for artifact in self.required_artifacts:
             if artifact not in view.artifacts:
-                raise SamplerOptionError(explain_missing_artifact(self._display_name, artifact))
+                raise MissingArtifactError(self._display_name, artifact)
             made = view.artifacts[artifact]
             lacks = [name for name in _ASKED_OF.get(artifact, ()) if not callable(getattr(made, name, None))]
             if lacks:
