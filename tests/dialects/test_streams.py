@@ -229,6 +229,17 @@ def test_arguments_that_a_model_never_finished_are_refused_on_the_call_path() ->
     assert answer[0]["content"][2]["input"] == {"__raw_arguments__": '{"city": "Os'}
 
 
+@pytest.mark.parametrize(
+    ("provider", "event"),
+    [
+        ("openai", {"choices": [{"delta": {"content": "", "refusal": "I will not."}}]}),
+        ("openai-responses", {"type": "response.refusal.delta", "output_index": 0, "delta": "I will not."}),
+    ],
+)
+def test_a_refusal_is_text_to_show(provider: str, event: dict[str, Any]) -> None:
+    assert get_dialect(provider, []).add_event([], event) == "I will not."
+
+
 def test_mcp_has_no_streams() -> None:
     with pytest.raises(TypeError, match="mcp has a format for tools only"):
         get_dialect("mcp", TOOLS).add_event([], {})

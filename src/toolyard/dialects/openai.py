@@ -62,7 +62,7 @@ class OpenAIChatDialect(EntryDialect):
                 answer[0][key] = (answer[0].get(key) or "") + value
         for piece in map(fields, entries(delta.get("tool_calls"))):
             _add_piece(answer[0].setdefault("tool_calls", []), piece)
-        return pick(delta, "content") or ""
+        return pick(delta, "content") or pick(delta, "refusal") or ""
 
     def format_calls(self, calls: Sequence[ToolCall]) -> list[Json]:
         """Return one assistant message."""
@@ -145,4 +145,4 @@ class OpenAIResponsesDialect(EntryDialect):
         elif kind == "response.function_call_arguments.delta" and isinstance(at, int):
             for one in answer[at : at + 1] or answer[-1:]:
                 one["arguments"] = (one.get("arguments") or "") + (data.get("delta") or "")
-        return data.get("delta", "") if kind == "response.output_text.delta" else ""
+        return data.get("delta", "") if kind in ("response.output_text.delta", "response.refusal.delta") else ""
