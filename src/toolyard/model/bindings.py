@@ -35,6 +35,8 @@ class PythonBinding(msgspec.Struct, frozen=True, eq=False):
     """False for a sync callable that returns at once, so that it may run on an event loop."""
     simulates: bool = False
     """True if the callable also handles simulation: it reads `ctx.mode` and changes nothing when simulated."""
+    left_out: tuple[str, ...] = ()
+    """Parameters that are not in the schema and keep their default, since no JSON value fits their type."""
 
 
 class ScriptBinding(msgspec.Struct, frozen=True):

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from toolyard.constants import TOOL_DEFAULT_NAMESPACE
+from toolyard.model.bindings import PythonBinding
 from toolyard.model.errors import ConfigError, DefinitionError, MalformedSource, SourceUnavailable
 from toolyard.model.names import check_namespace, find_similar
 from toolyard.model.tool import Tool, digest
@@ -21,6 +22,7 @@ from toolyard.parsing.files import read_bytes
 from toolyard.plugins import FailurePolicy, import_existing
 from toolyard.registry.functions import spec_of, tool_from
 from toolyard.registry.typed import Registry
+from toolyard.schema.normalise import Change
 from toolyard.schema.options import expand_place, locate_file
 from toolyard.sources.base import Intake, ToolLoader
 from toolyard.words.identifiers import snake_case
@@ -109,8 +111,14 @@ class PythonToolLoader(ToolLoader):
             except DefinitionError as error:
                 intake.reject(error, where, name)
             else:
-                intake.take(tool.replace(source=self.source), where)
+                intake.take(tool.replace(source=self.source), where, _list_left_out(tool))
         return intake.finish()
+
+
+def _list_left_out(tool: Tool) -> list[Change]:
+    names = tool.binding.left_out if isinstance(tool.binding, PythonBinding) else ()
+    why = "left out, since no JSON value fits its type; calls use its default"
+    return [Change(f"/parameters/properties/{name}", f"parameter {name!r} {why}") for name in names]
 
 
 def _import_target(path: str, source: str) -> Any:

@@ -350,10 +350,21 @@ def test_alternatives_of_a_union_that_json_cannot_say_are_left_to_python_callers
 
 
 def test_a_union_of_which_json_can_only_say_null_is_refused() -> None:
-    def load(shelf: Shelf | None = None) -> None: ...
+    def load(shelf: Shelf | None) -> None: ...
 
     with pytest.raises(DefinitionError, match="which JSON Schema cannot say"):
         derive(load)
+
+
+def test_a_parameter_that_json_has_no_form_for_keeps_its_default() -> None:
+    def load(size: int, shelf: Shelf | None = None, *, key: Callable[[int], int] = abs, **more: int) -> list[Any]:
+        return [size, shelf, key(-2), more]
+
+    derived = derive(load)
+    assert list(derived.parameters["properties"]) == ["size"] and derived.binding.left_out == ("shelf", "key")
+    assert derived.parameters["propertyNames"] == {"not": {"enum": ["key", "shelf"]}}
+    assert run(derived, {"size": 1, "other": 3}) == [1, None, 2, {"other": 3}]
+    assert derive(load, parameters={"type": "object"}).binding.left_out == ()
 
 
 def by_name(x: int, ctx: Any) -> Any:

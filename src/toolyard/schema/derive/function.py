@@ -34,6 +34,7 @@ from toolyard.schema.derive.types import (
     NO_SCHEMA,
     accepts_none,
     find_non_finite,
+    fits_json,
     is_plain,
     make_optional,
     make_portable,
@@ -139,6 +140,7 @@ def _assemble_schema(fn: Callable[..., Any], read: Outline, doc: DocInfo, plan: 
             integers=plan.integers,
             returns=output.returns,
             plain=output.plain,
+            left_out=plan.left_out,
         ),
     )
 
@@ -196,6 +198,8 @@ class ArgumentPlan(msgspec.Struct, frozen=True, eq=False):
     """None if JSON values can be passed by keyword unchanged."""
     integers: tuple[str, ...]
     """In that case, the parameters that require 3 where JSON Schema also accepts 3.0."""
+    left_out: tuple[str, ...] = ()
+    """Parameters that keep their default, since no JSON value fits their type."""
 
 
 class _Field(msgspec.Struct, frozen=True, eq=False):
@@ -235,12 +239,22 @@ def _describe_parameters(read: Outline, doc: DocInfo, *, has_schema: bool) -> Ar
         return _plan_arguments(read, doc, named, extra, has_schema=has_schema)
     except NO_SCHEMA as error:
         narrowed = [msgspec.structs.replace(item, annotation=narrow_union(item.annotation)) for item in named]
-        if all(new.annotation is old.annotation for new, old in zip(narrowed, named, strict=True)):
+        kept = [item for item in narrowed if has_schema or not _is_optional(item) or fits_json(item.annotation)]
+        left_out = tuple(item.name for item in narrowed if item not in kept)
+        if not left_out and all(new.annotation is old.annotation for new, old in zip(narrowed, named, strict=True)):
             raise _explain_no_schema(read.label, [*named, *([extra] if extra else [])], error) from error
+    read = msgspec.structs.replace(read, hidden=(*read.hidden, *left_out))
     try:
-        return _plan_arguments(read, doc, narrowed, extra, has_schema=has_schema)
+        plan = _plan_arguments(read, doc, kept, extra, has_schema=has_schema)
     except NO_SCHEMA as error:
-        raise _explain_no_schema(read.label, [*narrowed, *([extra] if extra else [])], error) from error
+        raise _explain_no_schema(read.label, [*kept, *([extra] if extra else [])], error) from error
+    return msgspec.structs.replace(plan, left_out=left_out)
+
+
+def _is_optional(item: Parameter) -> bool:
+    """True if calls by name may leave it to its default."""
+    declared = isinstance(item.default, FieldInfo) and item.default.is_required()
+    return not (item.required or item.positional or declared)
 
 
 def _plan_arguments(

@@ -259,12 +259,13 @@ def narrow_union(annotation: Any) -> Any:
     if origin is Annotated:
         inner = narrow_union(args[0])
         return annotation if inner is args[0] else Annotated[inner, *args[1:]]
-    kept = tuple(filter(_has_schema, args)) if origin in _UNIONS else args
+    kept = tuple(filter(fits_json, args)) if origin in _UNIONS else args
     narrowed = len(kept) < len(args) and any(kind is not types.NoneType for kind in kept)
     return typing.Union[kept] if narrowed else annotation  # noqa: UP007 - built at run time
 
 
-def _has_schema(annotation: Any) -> bool:
+def fits_json(annotation: Any) -> bool:
+    """True if a JSON value other than null fits the annotation."""
     try:
         schema_of(_make_adapter(make_portable(annotation)))
     except NO_SCHEMA:
