@@ -280,6 +280,28 @@ def test_an_approver_decides_at_once_and_the_record_says_so(sessions):
         ]
 
 
+async def test_an_async_approver_answers_threads_and_tasks_and_a_task_on_its_own_loop(sessions):
+    asked, answers = asyncio.Queue(), iter([True, False, OSError("secret")])
+
+    async def approver(ask):
+        if asyncio.get_running_loop() is loop:
+            await asked.put(ask)
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    loop = asyncio.get_running_loop()
+    policy = Policy([Rule("ask", "n::pay")], approver=approver)
+    with closing(engine_of(pay, policy=policy, sessions=sessions)) as engine:
+        [paid] = await engine.aexecute("s", [call("pay", amount=5)])
+        assert (paid.result, asked.qsize()) == (5, 1)
+        [refused] = await asyncio.to_thread(engine.execute, "s", [call("pay", amount=6)])
+        assert "was not approved" in refused.error and asked.qsize() == 1
+        [failed] = await engine.aexecute("s", [call("pay", amount=7)])
+        assert "asking failed with OSError" in failed.error and "secret" not in failed.error
+
+
 def test_somebody_else_may_decide_while_the_approver_thinks(sessions):
     def approver(ask):
         engine.approvals.deny(ask.approval.id, reason="no")

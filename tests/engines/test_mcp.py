@@ -370,6 +370,7 @@ class TestOptions:
             ({"connection": "sometimes"}, "shared, per_session"),
             ({"max_session_connections": 0}, "max_session_connections"),
             ({"on_progress": 5}, "on_progress"),
+            ({"on_progress": asyncio.sleep}, "not async"),
             ({"headers": {"A": "b"}}, "headers is for one server"),
             ({"env": {"A": "b"}}, "env is for one server"),
             ({"url": "http://a", "command": "b"}, "give one of them"),

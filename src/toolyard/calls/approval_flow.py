@@ -25,7 +25,7 @@ from toolyard.calls.batch import Batch
 from toolyard.calls.call_path import CallPath, CallPlans, ScopedPlans, SimulatedAnswerer
 from toolyard.calls.policy import Ask, Policy, RuleLine, deny_call
 from toolyard.calls.tracer import CallTrace
-from toolyard.calls.waits import Flow, Wait, WaitPair, offload
+from toolyard.calls.waits import Flow, Wait, WaitPair, call_approver, offload
 from toolyard.model.call import ToolCall, ToolResult
 from toolyard.model.errors import ApprovalError, CallError, Denied, Held, Interrupted, SessionError
 from toolyard.model.tool import json_digest
@@ -137,7 +137,8 @@ def _obtain_approval(
             standing = yield _use_store(path, partial(approvals.hold, draft, line.rule.expires), is_long=True)
     if standing.state == "pending" and asked.policy.approver is not None:
         ask = Ask(bound.tool, session.key.session_id, bound.arguments, batch.mode, standing)
-        standing = yield offload(path.approver_threads, _ask_operator, path, asked, ask, draft)
+        answer = yield call_approver(path.approver_threads, partial(asked.policy.ask_approver, ask))
+        standing = yield offload(path.approver_threads, _record_answer, path, asked, answer, standing, draft)
     if trace is not None:
         trace.approval = standing.id
     if standing.state == "used":
@@ -178,12 +179,12 @@ def _draft_approval(path: CallPath, session: Session, call: ToolCall, asked: Nee
     )
 
 
-def _ask_operator(path: CallPath, asked: NeededApproval, ask: Ask, draft: Approval) -> Approval:
-    """Have the policy's approver decide now; a decision made elsewhere in the meantime wins."""
-    standing = ask.approval
-    assert standing is not None
+def _record_answer(
+    path: CallPath, asked: NeededApproval, answer: object, standing: Approval, draft: Approval
+) -> Approval:
+    """Record what the policy's approver answered; a decision made elsewhere in the meantime wins."""
     try:
-        asked.policy.ask_approver(asked.line, ask)
+        asked.policy.check_answer(asked.line, asked.bound.tool, answer)
     except Denied as denied:
         with suppress(ApprovalError):
             path.approvals.deny(standing.id, reason=str(denied), lasts=False)

@@ -178,8 +178,8 @@ class Ask(msgspec.Struct, frozen=True):
         return f"Ask({self.tool.qualified_name!r}, session_id={self.session_id!r}, mode={self.mode!r})"
 
 
-Approver = Callable[[Ask], bool]
-"""Approves by returning True. Anything else, including an exception, refuses."""
+Approver = Callable[[Ask], bool | Coroutine[Any, Any, bool]]
+"""Approves by returning True, at once or when awaited. Anything else, including an exception, refuses."""
 
 
 class RuleLine:
@@ -399,21 +399,18 @@ class Policy:
             plan = self._plans[key] = tuple(fitting)
         return plan
 
-    def ask_approver(self, line: RuleLine, ask: Ask) -> None:
-        """Have the approver decide; raises `Denied` unless the answer is yes."""
-        name = ask.tool.qualified_name
-        try:
-            # Pass a copy, so that the approver cannot change the arguments that will be used.
-            answer: object = cast("Approver", self._approver)(
-                msgspec.structs.replace(ask, arguments=copy.deepcopy(ask.arguments))
-            )
-        except Exception as error:
+    def ask_approver(self, ask: Ask) -> object:
+        """The approver's answer, or a coroutine for it."""
+        # Pass a copy, so that the approver cannot change the arguments that will be used.
+        return cast("Approver", self._approver)(msgspec.structs.replace(ask, arguments=copy.deepcopy(ask.arguments)))
+
+    def check_answer(self, line: RuleLine, tool: Tool, answer: object) -> None:
+        """Raise `Denied` unless the approver's answer, or the exception that it raised, is a yes."""
+        name = tool.qualified_name
+        if isinstance(answer, Exception):
             # Only the type: the message may quote the arguments. It is available as the cause.
-            why = f"needs approval, and asking failed with {type(error).__name__}"
-            raise deny_call(name, line, why, "see the approver's own log, then call again") from error
-        if isinstance(answer, Coroutine):
-            answer.close()
-            raise deny_call(name, line, "needs approval, and the approver is async", "give the policy a plain function")
+            why = f"needs approval, and asking failed with {type(answer).__name__}"
+            raise deny_call(name, line, why, "see the approver's own log, then call again") from answer
         if not isinstance(answer, bool):
             why = f"needs approval, and the approver returned {type(answer).__name__}"
             raise deny_call(name, line, why, "have it return True or False")

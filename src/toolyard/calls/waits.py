@@ -268,6 +268,33 @@ def offload(threads: Threads, function: Callable[..., Any], *args: Any) -> Wait:
     return WaitPair(work, lambda: await_future(threads.submit(work)))
 
 
+def call_approver(threads: Threads, approver: Callable[[], object]) -> Wait:
+    """Call a function that may be async, and wait for its answer; sends an exception that it raised.
+
+    A thread runs its coroutine on the home loop, a task on its own loop, where the futures of the caller belong.
+    """
+
+    def block() -> object:
+        try:
+            answer = approver()
+            if not isinstance(answer, Coroutine):
+                return answer
+            from toolyard.loop.home import home_loop
+
+            return home_loop.run(answer, twin="aexecute")
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is no yes
+            return error
+
+    async def suspend() -> object:
+        try:
+            answer = await await_future(threads.submit(approver))
+            return await answer if isinstance(answer, Coroutine) else answer
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is no yes
+            return error
+
+    return WaitPair(block, suspend)
+
+
 def run_in_thread(engine: Answerer, invocation: Invocation) -> Wait:
     """Have an engine that blocks answer in one of its threads, until the deadline."""
     return WaitPair(partial(answer_in_thread, engine, invocation), partial(aanswer_in_thread, engine, invocation))

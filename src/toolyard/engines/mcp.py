@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
+from inspect import iscoroutinefunction
 from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
@@ -109,8 +110,8 @@ class MCPToolEngine(OutwardEngine):
             max_session_connections=max_session_connections,
             json_text=json_text,
         )
-        if on_progress is not None and not callable(on_progress):
-            raise ConfigError("on_progress must be a function")
+        if on_progress is not None and (not callable(on_progress) or iscoroutinefunction(on_progress)):
+            raise ConfigError("on_progress must be a plain function, not async; it may schedule a task on your loop")
         self.connection: Connection = connection
         self._on_progress = on_progress
         self._json_text = read["json_text"]
