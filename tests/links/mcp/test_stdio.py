@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from waiting import SOON, is_alive, until
 
-from conftest import started
+from conftest import forget_starts, list_starts
 from links.mcp.conftest import SECRET, in_seconds, raw_server, text_of
 from toolyard.dialects.mcp_protocol import LISTEN
 from toolyard.links.mcp import Handlers
@@ -493,11 +493,11 @@ def test_a_server_that_keeps_dying_is_left_alone_for_a_while(links):
     link = links(raw_server("exit"), backoff_seconds=30, max_backoff_seconds=60)
     with pytest.raises(Unavailable):
         link.list_tools()
-    before = len(started)
+    forget_starts()
     with pytest.raises(Unavailable, match="last words") as caught:
         link.list_tools()
     assert 0 < caught.value.info.retry_after <= 1  # who asks need not wait out the whole pause
-    assert len(started) == before
+    assert not list_starts()
 
 
 def test_lines_for_people_do_not_spoil_the_call_that_waits(links):
