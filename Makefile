@@ -36,7 +36,7 @@ PIP := -m pip install --disable-pip-version-check --no-compile --quiet
 # Some machines forbid to keep what Python compiles; hundreds of processes would each compile everything again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup rig run tour test check lint unit test-floors test-frameworks house bench soak clean docs docs-reference
+.PHONY: setup rig run tour test check lint style types unit quick test-floors test-frameworks house bench soak clean docs docs-reference
 .PHONY: test-deploy image-steps bench-console eval-simulator eval-samplers eval-dataflow eval-outputs eval-search
 
 # What running needs: the library, the server and the embedding model of search.
@@ -70,14 +70,20 @@ docs-reference: setup
 docs: setup
 	$(BIN)/zensical build --clean
 
-# Types are checked on one core; meanwhile the other gets ready what the tests need.
-test: setup
-	@$(MAKE) --no-print-directory -j lint rig $(VENV)/.compiled
-	@$(MAKE) --no-print-directory unit
+# Types and imports take one core, or next to nothing where caches are warm; the tests have the other meanwhile.
+test: setup style
+	@$(MAKE) --no-print-directory -j types unit
 
-lint: setup
+check: setup style
+	@$(MAKE) --no-print-directory -j types quick
+
+lint: style types
+
+style: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types: setup
 	$(BIN)/mypy
 	$(BIN)/mypy tests/data/consumer.py
 	$(BIN)/lint-imports
@@ -94,8 +100,7 @@ $(VENV)/.compiled: $(STAMP)
 unit: rig $(VENV)/.compiled
 	$(BIN)/python $(PYTEST)
 
-check: setup
-	@$(MAKE) --no-print-directory -j lint $(VENV)/.compiled
+quick: $(VENV)/.compiled
 	$(BIN)/python $(PYTEST) -m 'not process and not soak'
 
 # One virtual environment with the lowest version of everything that pyproject.toml names, and the newest of the rest.
