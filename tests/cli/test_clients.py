@@ -8,7 +8,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from mcp import Client as McpClient, StdioServerParameters
+from mcp_rig.sdk_client import connect, describe_process
 
 from toolyard.cli.clients import CLIENTS, find_file
 from toolyard.cli.main import run
@@ -113,8 +113,8 @@ async def test_the_entry_written_for_each_starts_the_same_server_that_lists_and_
         written.append({"command": entry["command"], "args": entry["args"], "env": entry.get("env")})
     assert written == written[:1] * len(NAMES)
     monkeypatch.chdir("/")  # where desktop programs start what they start
-    server = StdioServerParameters(**written[0])
-    async with McpClient(server) as started:
+    server = describe_process([written[0]["command"], *written[0]["args"]], written[0]["env"])
+    async with connect(server) as started:
         assert [tool.name for tool in (await started.list_tools()).tools] == ["desk__add"]
         assert (await started.call_tool("desk__add", {"a": 1, "b": 2})).structured_content == {"result": 3}
 

@@ -7,15 +7,13 @@ import subprocess
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from mcp import Client, StdioServerParameters
-from mcp.client.sse import sse_client
-from mcp_types import PaginatedRequestParams
 from warm_python import warm_toolyard
 
 from conftest import SOAK
 from mcp_rig import install
 from mcp_rig.processes import HERE, START, new_mark, start_url_server, toolyard_command, wait_until_gone
 from mcp_rig.real_servers import require_installed
+from mcp_rig.sdk_client import connect, describe_process
 
 pytestmark = pytest.mark.process
 
@@ -46,16 +44,19 @@ def stdio():
 def target(way, url):
     """What the client of the SDK takes for a server."""
     if way == "stdio":
-        command, *words = stdio()
-        return StdioServerParameters(command=command, args=words)
-    return f"{url}/mcp" if way == "http" else sse_client(f"{url}/sse")
+        return describe_process(stdio())
+    if way == "http":
+        return f"{url}/mcp"
+    from mcp.client.sse import sse_client
+
+    return sse_client(f"{url}/sse")
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 @pytest.mark.parametrize("way", WAYS)
 async def test_the_client_of_the_sdk(way, mode, url):
     """All it does, over one connection of each kind."""
-    async with Client(target(way, url), mode=mode) as client:
+    async with connect(target(way, url), mode=mode) as client:
         assert client.protocol_version == ("2026-07-28" if mode == "auto" else "2025-11-25")
         await lists_and_calls(client)
         await hears_progress_before_the_answer(client)
@@ -113,13 +114,15 @@ async def makes_many_calls_at_once(client):
 
 
 async def test_the_sdk_reads_every_page(tmp_path):
+    from mcp_types import PaginatedRequestParams
+
     config = json.loads(CONFIG.read_text())
     config["tools"]["registry"][0]["target"] = str(HERE / "table_tools.py")
     config["server"]["mcp"] = {"page_size": 5}
     (tmp_path / "paged.json").write_text(json.dumps(config))
     command = toolyard_command("mcp", tmp_path / "paged.json")
     mark = new_mark()
-    async with Client(StdioServerParameters(command=command[0], args=command[1:], env=mark)) as client:
+    async with connect(describe_process(command, mark)) as client:
         names, cursor, pages = [], None, 0
         while True:
             page = await client.session.list_tools(params=PaginatedRequestParams(cursor=cursor))

@@ -4,10 +4,10 @@ import json
 import sys
 
 import pytest
-from mcp import Client, StdioServerParameters
 
 from mcp_rig.processes import HERE, new_mark, start_url_server, wait_until_gone
 from mcp_rig.real_servers import npm_command
+from mcp_rig.sdk_client import connect, describe_process
 
 pytestmark = pytest.mark.process
 
@@ -24,7 +24,7 @@ def folder(tmp_path):
 async def what_a_client_sees(target, folder):
     """The same tools, read through, and refused where the policy says so."""
     files = folder / "files"
-    async with Client(target) as client:
+    async with connect(target) as client:
         listed = {tool.name: tool for tool in (await client.list_tools()).tools}
         # Of 14, without the four that write, which the policy denies whatever is sent.
         assert len(listed) == 10 and "write_file" not in listed
@@ -44,8 +44,8 @@ async def what_a_client_sees(target, folder):
 async def test_in_and_out_over_stdio(folder):
     mark = new_mark()
     env = {**mark, "PROXY_TRACE": str(folder / "trace.jsonl")}
-    words = [str(PROXY), "--name", "files", *npm_command("server-filesystem", folder / "files")]
-    traced = await what_a_client_sees(StdioServerParameters(command=sys.executable, args=words, env=env), folder)
+    words = [sys.executable, str(PROXY), "--name", "files", *npm_command("server-filesystem", folder / "files")]
+    traced = await what_a_client_sees(describe_process(words, env), folder)
     assert "hello" not in traced
     wait_until_gone(mark)
 
@@ -65,9 +65,9 @@ async def test_in_over_http_and_out_over_stdio(folder):
     env = {"PROXY_TRACE": str(folder / "first.jsonl")}
     words = ["--name", "inner", "--port", "0", *npm_command("server-filesystem", folder / "files")]
     with start_url_server([sys.executable, PROXY, *words], env) as (url, _):
-        outer = [str(PROXY), "--name", "outer", f"{url}/mcp"]
+        outer = [sys.executable, str(PROXY), "--name", "outer", f"{url}/mcp"]
         own = {"PROXY_TRACE": str(folder / "second.jsonl")}
-        async with Client(StdioServerParameters(command=sys.executable, args=outer, env=own)) as client:
+        async with connect(describe_process(outer, own)) as client:
             tools = [tool.name for tool in (await client.list_tools()).tools]
             assert "read_text_file" in tools
             read = await client.call_tool("read_text_file", {"path": f"{folder}/files/a.txt"})

@@ -5,9 +5,8 @@ import re
 import sys
 from contextlib import contextmanager
 
-import mcp_types
 import pytest
-from mcp import Client, StdioServerParameters
+from mcp_rig.sdk_client import connect, describe_process
 from msgspec.structs import replace
 from waiting import until
 
@@ -39,15 +38,17 @@ def serve_bank(server=None, sessions=None, **rule):
 
 
 def answer_with(action, asked, **content):
+    from mcp_types import ElicitResult
+
     async def answer(context, params):
         asked.append(params.message)
-        return mcp_types.ElicitResult(action=action, content=content or None)
+        return ElicitResult(action=action, content=content or None)
 
     return answer
 
 
 async def call(server, callback, mode):
-    async with Client(server, mode=mode, elicitation_callback=callback) as client:
+    async with connect(server, mode=mode, elicitation_callback=callback) as client:
         return await client.call_tool("bank__pay", {"amount": 5})
 
 
@@ -134,10 +135,9 @@ async def test_over_standard_input_and_output_too(tmp_path):
     (tmp_path / "yard.yaml").write_text(
         "tools: [{type: python, target: bank.py, namespace: bank}]\npolicy: {rules: [{ask: 'bank::*', self: true}]}\n"
     )
-    arguments = ["-m", "toolyard", "mcp", "-c", str(tmp_path / "yard.yaml")]
+    command = [sys.executable, "-m", "toolyard", "mcp", "-c", str(tmp_path / "yard.yaml")]
     asked = []
-    server = StdioServerParameters(command=sys.executable, args=arguments)
-    result = await call(server, answer_with("accept", asked), "legacy")
+    result = await call(describe_process(command), answer_with("accept", asked), "legacy")
     assert result.structured_content == {"result": 5} and len(asked) == 1
 
 
