@@ -58,6 +58,16 @@ def test_a_row_says_how_long_each_step_took_that_the_call_came_to(engine):
     assert [list(row["steps_ms"]) for row in unbound] == [["bind"], ["bind"]]
 
 
+def test_no_step_of_an_approved_call_is_shorter_than_nothing():
+    engine = engine_of(add, policy=Policy([Rule("ask", "n::*")], approver=lambda ask: True))
+    engine.keep_journal(CallLogOptions())
+    engine.setup("mine")
+    [result] = engine.execute("mine", [call("add", x=41)])
+    [row] = [row.to_dict() for row in rows_of(engine, 1)]
+    assert result.result == 42 and min(row["steps_ms"].values()) >= 0
+    assert sum(row["steps_ms"].values()) == pytest.approx(row["duration_ms"], abs=0.003)
+
+
 def test_every_call_has_one_row_with_its_facts_and_nothing_that_it_carried(engine):
     engine.setup("mine", owner="ann")
     engine.execute("mine", [call("add", "id", x=41), call("fail"), call("none")], owner="ann")

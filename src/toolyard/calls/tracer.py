@@ -327,8 +327,11 @@ class CallTrace(msgspec.Struct, eq=False):
         self.token = self.tracer.begin(bound.tool, self.call, self.session.key.session_id, self.mode)
 
     def restart(self) -> None:
-        """Measure the duration from now, so that it does not include the wait for a person."""
-        self.time, self.began = wall_time(), perf_counter()
+        """Leave what came since the arguments were bound out of the duration: the wait for a person, or a preview."""
+        now = perf_counter()
+        passed = now - self.marks.get("bind", self.began)
+        self.time, self.began = self.time + passed, self.began + passed
+        self.end_step("bind")
 
     def add_rows(self, write: Append, invocation: Invocation | None, result: ToolResult) -> Append:
         """Add the journal's rows of the finished call to the write of its entry. Call `end` after the write."""
