@@ -90,6 +90,22 @@ def test_calls_survive_the_way_through_a_conversation(name, calls):
 
 
 @talking
+def test_a_history_is_a_conversation_in_which_every_call_has_its_own_id_and_its_result(name):
+    calls = [ToolCall("n::a", {"id": 1}), ToolCall("n::a", {"id": 2}, "call_0"), ToolCall("n::a", {"id": 3})]
+    entries = [
+        SimpleNamespace(tool_call=call, tool_output=ToolResult(call.call_id, call.name, call.arguments))
+        for call in calls
+    ]
+    dialect = get_dialect(name, [Tool("a", "n", parameters=ONE)])
+    messages = dialect.format_history(entries)
+    read = dialect.parse_calls(messages)
+    assert [call.arguments for call in read] == [call.arguments for call in calls]
+    assert len({call.call_id for call in read}) == 3 and read[1].call_id == "call_0"
+    assert len(messages) == 6
+    assert all(str(messages).count(repr(call.call_id)) == 2 for call in read), "once at the call, once at the result"
+
+
+@talking
 def test_arguments_that_are_not_json_survive_as_they_came(name):
     dialect = get_dialect(name, [tool()])
     made = [ToolCall("hr::find", '{"id": 1', "c1")]

@@ -8,7 +8,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
+
+from msgspec.structs import replace
 
 from toolyard.dialects.payload import (
     ChangeLog,
@@ -35,6 +37,18 @@ class RawCall(NamedTuple):
     name: object
     arguments: object
     call_id: object = None
+
+
+class Recorded(Protocol):
+    """A call with its result, such as an entry of `get_session_history`."""
+
+    @property
+    def tool_call(self) -> ToolCall:
+        """What was called."""
+
+    @property
+    def tool_output(self) -> ToolResult:
+        """What it answered."""
 
 
 class Dialect(ABC):
@@ -109,6 +123,15 @@ class Dialect(ABC):
         `ToolFailed`.
         """
         raise self._no_conversation()
+
+    def format_history(self, entries: Iterable[Recorded]) -> list[Json]:
+        """Return the messages of recorded calls, each call before its result. Calls without an id get their own."""
+        recorded = list(entries)
+        messages: list[Json] = []
+        for (call_id, call), entry in zip(assign_ids([one.tool_call for one in recorded]), recorded, strict=True):
+            messages += self.format_calls([replace(call, call_id=call_id)])
+            messages += self.format_results([replace(entry.tool_output, call_id=call_id)])
+        return messages
 
     def _no_conversation(self) -> TypeError:
         return TypeError(f"{self.name} has a format for tools only, not for conversations")
