@@ -4,10 +4,10 @@ There are two kinds of data. *Everyday*: user requests for tools of real servers
 share no server; weights are fitted on the `FITTED` ones, `KEPT` is only measured. *Benchmark*: labelled queries of
 public data sets, in the corpus that `TOOLYARD_CORPUS` names, or beside the project, or the sample in the tests.
 
-    everyday     by catalog size, for requests with an answer: right tool first, in the top three and top five; share of
-                 foreign requests that get hits, and of right first hits that are kept; number of hits called sure and
-                 likely, and their precision; share of right first hits called sure, and of near misses. The same for
-                 other languages, over the same tools
+    everyday     by catalog size, and for direct requests (a tool's own words, in catalogs of all sizes): right tool
+                 first, in the top three and top five; share of foreign requests that get hits, and of right first hits
+                 that are kept; number of hits called sure and likely, and their precision; share of right first hits
+                 called sure, and of near misses. The same for other languages, over the same tools
     turns        the same for fitted servers by cross-validation, and the spread between folds
     benchmark    hit@1 and recall@5 (right tools among the first five, of at most five) with the shipped weights; on one
                  half, with a ranking fitted on the other half and all fitted everyday requests; and with one source
@@ -30,7 +30,7 @@ import msgspec
 import numpy as np
 
 from benchmarks.material import chosen_embedder, corpus_folder
-from benchmarks.search_fit import Asked, deal_out, fit_ranking, fit_weights
+from benchmarks.search_fit import Asked, Origin, deal_out, fit_ranking, fit_weights
 from toolyard import Tool, ToolRegistry
 from toolyard.insight.arrays import Matrix
 from toolyard.insight.cache import ItemCache
@@ -38,7 +38,7 @@ from toolyard.insight.embeddings.embedder import Embedder
 from toolyard.insight.embeddings.vectors import cached_vectors
 from toolyard.insight.search import rank
 from toolyard.insight.search.candidates import Mask, SearchEmbedder
-from toolyard.insight.search.query import read_query
+from toolyard.insight.search.query import list_views, read_query, split_words, stem_words
 from toolyard.insight.search.rank import RankWeights, build_table, judge_request, load_weights
 from toolyard.insight.search.searcher import ToolIndex
 
@@ -52,6 +52,8 @@ NOTHING = DATA / "retrieval" / "nothing.txt"
 SMALL = (5, 200)
 """Minimum and maximum number of tools in a part of a catalog."""
 PARTS = 24
+DIRECT, MOST_OWN_WORDS = (240, 30), 14
+"""Direct requests of a whole catalog and of a part; their greatest length in words."""
 PADDED = (2_000, 5_000)
 """Sizes of everyday catalogs padded with benchmark tools; foreign requests are unknown there."""
 BALANCES = (0.1, 0.3, 0.5, 0.7, 0.9)
@@ -89,12 +91,29 @@ class Catalog:
 
     def __init__(self, tools: Sequence[Tool], meaning: SearchEmbedder | None, label: str) -> None:
         self._meaning, self._label = meaning, label
+        self._origin: Origin = "benchmark" if label == "benchmark" else "everyday"
         index = ToolIndex(meaning)
         self.view = index.view(ToolRegistry(tools).snapshot)
         self._known = index.get_vectors(self.view, wait=True)
         self.places = {tool.qualified_name: place for place, tool in enumerate(self.view.tools)}
 
-    def ask(self, line: dict, kind: str, where: Mask | None = None, label: str = "") -> Asked:
+    def ask_directly(self, generator: np.random.Generator, most: int) -> Iterator[Asked]:
+        """Requests in the words of a tool: its name, the name as a phrase, the first sentence of its description."""
+        found: dict[tuple[str, ...], tuple[str, list[str]]] = {}
+        for tool in self.view.tools:
+            words = split_words(tool.name)
+            name, phrase = " ".join(words), " ".join([*words[:1], "a", *words[1:]])
+            for text in dict.fromkeys((name, phrase, list_views(tool)[2])):
+                if 2 <= len(text.split()) <= MOST_OWN_WORDS:
+                    found.setdefault(tuple(stem_words(text)), (text, []))[1].append(tool.qualified_name)
+        lines = list(found.values())
+        for place in generator.choice(len(lines), min(most, len(lines)), replace=False):
+            text, names = lines[place]
+            yield self.ask({"request": text, "acceptable": names}, "right", label="direct", origin="direct")
+
+    def ask(
+        self, line: dict, kind: str, where: Mask | None = None, label: str = "", origin: Origin | None = None
+    ) -> Asked:
         """The candidates for a request; without the right tools if the kind is `gone`."""
         names = line.get("acceptable", line.get("relevant", ()))
         right = [self.places[name] for name in names if name in self.places and kind != "gone"]
@@ -105,7 +124,8 @@ class Catalog:
         group = line["source"].partition("_")[0] if "source" in line else "".join(names[:1]).partition("::")[0]
         found = np.isin(table.rows, right)
         language = line.get("language", "en")
-        return Asked(query.text, kind, group, label or self._label, language, len(right), table, found)
+        origin = origin or self._origin
+        return Asked(query.text, kind, group, label or self._label, language, len(right), table, found, origin)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -182,7 +202,8 @@ def ask_everyday(folder: Path, meaning: SearchEmbedder | None) -> Iterator[Asked
     whole = Catalog(tools, meaning, "whole")
     yield from (whole.ask(line, line["kind"]) for line in lines)
     english = [line for line in lines if line["language"] == "en"]
-    generator = np.random.default_rng(3)
+    generator, own = np.random.default_rng(3), np.random.default_rng(5)
+    yield from whole.ask_directly(own, DIRECT[0])
     servers = sorted({tool.namespace for tool in tools})
     for _ in range(PARTS):
         chosen = set(generator.choice(servers, min(int(generator.integers(1, 7)), len(servers)), replace=False))
@@ -194,6 +215,7 @@ def ask_everyday(folder: Path, meaning: SearchEmbedder | None) -> Iterator[Asked
             there = line["kind"] == "right" and any(name in part.places for name in line["acceptable"])
             if there or (line["kind"] == "foreign" and generator.random() < 0.4):
                 yield part.ask(line, line["kind"])
+        yield from part.ask_directly(own, DIRECT[1])
     others = read_tools(corpus())
     for size in PADDED:
         added = generator.choice(len(others), min(size - len(tools), len(others)), replace=False)

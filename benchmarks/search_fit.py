@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,14 +23,16 @@ from toolyard.insight.search.rank import (
 Array = NDArray[np.float64]
 BALANCE = 0.7
 """Weight of everyday requests in the ranking loss; the benchmark's queries have the rest."""
-FOREIGN, LOST, LIKELY, SURE = 0.10, 0.25, 0.55, 0.88
-"""Targets for the cuts, slightly stricter than the goals to allow for unseen data: the share of foreign requests that
-get hits, unless that would lose more than this share of right first hits; the precision of likely and of sure hits."""
-FOLDS = 4
-"""Cross-validation folds of servers; a fit is overconfident on data it has seen."""
-MOST = 0.95
-"""The probability above which no other evidence is needed."""
+FOREIGN, LOST = 0.10, 0.25
+"""Targets for the cut of foreign requests: the share of them that get hits, unless that would lose more than this share
+of right first hits."""
+SHARES = {"everyday": 1.0, "direct": 0.3, "benchmark": 0.2}
+"""Weight of one request in the loss of the probabilities."""
 RIDGE = 3e-3
+
+
+Origin = Literal["everyday", "direct", "benchmark"]
+"""Where a request comes from: people, the words of a tool itself, or a public data set."""
 
 
 @dataclass(frozen=True)
@@ -49,81 +51,59 @@ class Asked:
     table: FeatureTable
     is_right: NDArray[np.bool_]
 
+    origin: Origin
+
     @property
     def everyday(self) -> bool:
-        """True for an everyday request, false for a benchmark query."""
-        return self.catalog not in ("benchmark", "part")
+        """True for an everyday request."""
+        return self.origin == "everyday"
 
 
 def deal_out(asked: Sequence[Asked], parts: int, seed: int = 0) -> NDArray[np.intp]:
     """The fold of each request: all requests of a server are in one, those of no server are dealt by text."""
-    keys = [each.group if each.everyday and each.group else each.text for each in asked]
+    keys = [each.group if each.origin != "benchmark" and each.group else each.text for each in asked]
     names = sorted(set(keys))
     order = np.random.default_rng(seed).permutation(len(names)) % parts
     part = dict(zip(names, order.tolist(), strict=True))
     return np.array([part[key] for key in keys], np.intp)
 
 
-class Models(NamedTuple):
-    """The three models, without the cuts."""
-
-    rank: dict[str, float]
-    about: dict[str, float]
-    right: dict[str, float]
-
-
 def fit_weights(asked: Sequence[Asked], balance: float = BALANCE) -> RankWeights:
-    """Fit all weights of one mode to these requests, except those for other languages."""
+    """Fit all weights of one mode to these requests, except those for other languages.
+
+    Only the probabilities are fitted to direct requests too, which any order gets right.
+    """
     there = [each for each in asked if each.language == "en" and len(each.table.rows)]
-    models = _fit_models(there, balance)
-    part = deal_out(there, FOLDS)
-    chances, rights, said = [], [], []
-    for number in range(FOLDS):
-        mine, others = [
-            [each for each, at in zip(there, part, strict=True) if bool(at == number) is own] for own in (True, False)
-        ]
-        fold = _fit_models(others, balance)
-        for each in mine:
-            evidence, right = _look_at_first(each, fold, compute_logit(weigh_request(each.table), fold.about))
-            chances.append(to_probability(compute_logit(evidence, fold.right)))
-            rights.append(right)
-            said.append(np.full(len(right), each.everyday))
-    chance, good, spoken = np.concatenate(chances), np.concatenate(rights), np.concatenate(said)
-    sure = max(_find_cut(chance[mine], good[mine], SURE) for mine in (spoken, ~spoken))
-    rest = [mine & (chance < sure) for mine in (spoken, ~spoken)]
-    likely = max(_find_cut(chance[mine], good[mine], LIKELY) for mine in rest)
-    firsts = [
-        compute_logit(weigh_request(each.table), models.about)
-        for each in there
-        if each.everyday and each.is_right[order_rows(each.table, models.rank)[0][0]]
-    ]
-    cut = min(0.0, float(np.quantile(firsts, LOST)))
-    return RankWeights(*models, float(to_probability(cut)), likely, sure)
-
-
-def _fit_models(there: Sequence[Asked], balance: float) -> Models:
-    rank = fit_ranking(there, balance)
-    about = _fit_about([each for each in there if each.kind != "gone"])
-    models = Models(rank, about, {})
-    looked = [_look_at_first(each, models, compute_logit(weigh_request(each.table), about)) for each in there]
+    order = fit_ranking(there, balance)
+    about = _fit_about([each for each in there if each.kind != "gone" and each.origin != "direct"])
+    logits = [compute_logit(weigh_request(each.table), about) for each in there]
+    looked = [_look_at_first(each, order, logit) for each, logit in zip(there, logits, strict=True)]
     columns = {name: np.concatenate([evidence[name] for evidence, _ in looked]) for name in looked[0][0]}
     shares = [
-        np.where(np.arange(len(right)) == 0, 1.0, 0.3) * (1.0 if each.everyday else 0.2)
+        np.where(np.arange(len(right)) == 0, 1.0, 0.3) * SHARES[each.origin]
         for each, (_, right) in zip(there, looked, strict=True)
     ]
-    good = np.concatenate([right for _, right in looked])
-    return models._replace(right=_fit_logistic(columns, good, np.concatenate(shares)))
+    chances = _fit_logistic(columns, np.concatenate([right for _, right in looked]), np.concatenate(shares))
+    firsts = [
+        logit for each, logit, (_, right) in zip(there, logits, looked, strict=True) if each.everyday and right[0]
+    ]
+    cut = min(0.0, float(np.quantile(firsts, LOST)))
+    return RankWeights(order, about, chances, float(to_probability(cut)))
 
 
-def _look_at_first(each: Asked, models: Models, about: float) -> tuple[dict[str, Array], NDArray[np.bool_]]:
+def _look_at_first(each: Asked, weights: dict[str, float], about: float) -> tuple[dict[str, Array], NDArray[np.bool_]]:
     """The features of each of the first five hits, and whether it is right."""
-    order, scores = order_rows(each.table, models.rank)
+    order, scores = order_rows(each.table, weights)
     return collect_evidence(each.table, order, scores, 5, about), each.is_right[order[:5]]
 
 
 def fit_ranking(asked: Sequence[Asked], balance: float = BALANCE) -> dict[str, float]:
     """Weights that put the right candidates of each query before its others (softmax over each query's)."""
-    asked = [each for each in asked if each.is_right.any() and each.language == "en" and each.catalog != "part"]
+    asked = [
+        each
+        for each in asked
+        if each.is_right.any() and each.language == "en" and each.catalog != "part" and each.origin != "direct"
+    ]
     counts = Counter(each.everyday for each in asked)
     by_kind = {True: balance / max(counts[True], 1), False: (1 - balance) / max(counts[False], 1)}
     shares = np.array([by_kind[each.everyday] for each in asked], np.float32)
@@ -176,14 +156,6 @@ def _fit_logistic(columns: dict[str, Array], right: NDArray[np.bool_], shares: A
     found = _descend(slope, values.shape[1], 500)
     own = found[:-1] / scale
     return {**dict(zip(columns, own.tolist(), strict=True)), "constant": float(found[-1] - own @ mean)}
-
-
-def _find_cut(chances: Array, right: NDArray[np.bool_], least: float) -> float:
-    """The lowest probability cut such that at least the share `least` of the hits above it is right."""
-    order = np.argsort(-chances)
-    part = np.cumsum(right[order]) / np.arange(1, len(order) + 1)
-    good = np.flatnonzero(part >= least)
-    return min(float(chances[order[good[-1]]]), MOST) if len(good) else MOST
 
 
 def _descend(slope: Callable[[Array], Array], width: int, rounds: int, rate: float = 0.05) -> Array:

@@ -8,7 +8,7 @@ from toolyard import Tool, ToolRegistry
 from toolyard.insight.embeddings.embedder import default_embedder
 from toolyard.insight.search.candidates import SearchEmbedder
 from toolyard.insight.search.query import load_examples, read_query
-from toolyard.insight.search.rank import HYBRID, LEXICAL, build_table, judge_request, load_weights
+from toolyard.insight.search.rank import HYBRID, LEXICAL, build_table, judge_request, load_weights, name_fit
 from toolyard.insight.search.searcher import Searcher, ToolIndex
 
 TOOLS = [
@@ -26,13 +26,26 @@ def judge(query, k=4):
 
 
 @pytest.mark.parametrize(("mode", "columns"), [("lexical", LEXICAL), ("hybrid", HYBRID)])
-def test_shipped_weights_match_the_columns_and_thresholds_are_ordered(mode, columns):
+def test_shipped_weights_match_the_columns(mode, columns):
     weights = load_weights()[mode]
     assert tuple(weights.rank) == columns
-    assert 0 < weights.likely < weights.sure <= 1
-    words = [weights.name_fit(score) for score in (0, weights.likely - 1e-6, weights.likely, weights.sure, 1)]
-    assert words == ["nearest", "nearest", "likely", "sure", "sure"]
     assert 0 < weights.foreign < 1
+
+
+def test_the_fit_is_the_probability_in_words():
+    assert [name_fit(score) for score in (0, 0.4999, 0.5, 0.7999, 0.8, 1)] == ["nearest"] * 2 + ["likely"] * 2 + [
+        "sure"
+    ] * 2
+
+
+@pytest.mark.parametrize("lexical", [True, False])
+def test_a_request_in_the_words_of_a_tool_is_never_called_nearest(lexical):
+    # Regression: the probability fell where everything matched, since no request like this had been fitted.
+    searcher, snapshot = Searcher(cache=False, lexical=lexical), ToolRegistry(TOOLS).snapshot
+    for tool in TOOLS:
+        for request in (tool.name.replace("_", " "), tool.description):
+            best = searcher.search(snapshot, request)[0]
+            assert best.tool.name == tool.name and best.fit != "nearest", request
 
 
 def test_an_unrelated_request_is_marked_and_still_has_nearest_tools():

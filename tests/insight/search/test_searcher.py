@@ -210,10 +210,10 @@ def _tenants(count, description="Get the weather forecast for a city."):
     return [Tool("get_weather", f"tenant{number}", description) for number in range(count)]
 
 
-@pytest.mark.parametrize("mode", ["lexical", "hybrid"])
+@pytest.mark.parametrize("lexical", [True, False])
 @pytest.mark.parametrize("count", [1, 2, 9, 10, 11, 40])
-def test_a_tool_that_fits_is_offered_however_many_fit_as_well(request, mode, count):
-    searcher = request.getfixturevalue(mode)
+def test_a_tool_that_fits_is_offered_however_many_fit_as_well(lexical, count):
+    searcher = Searcher(lexical=lexical, cache=False)
     found = searcher.search(ToolRegistry(_tenants(count)).snapshot, "weather forecast for a city")
     assert len(found) == min(count, 5)
     alone = searcher.search(ToolRegistry(_tenants(1)).snapshot, "weather forecast for a city")

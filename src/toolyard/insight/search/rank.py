@@ -31,20 +31,13 @@ from toolyard.model.tool import Fit, SearchMode
 
 
 class RankWeights(msgspec.Struct, frozen=True):
-    """The weights and thresholds of one search mode."""
+    """The weights of one search mode."""
 
     rank: dict[str, float]
     about: dict[str, float]
     right: dict[str, float]
     foreign: float
     """Probability below which a request counts as unrelated to all tools."""
-    likely: float
-    """Minimum score of a likely hit."""
-    sure: float
-
-    def name_fit(self, score: float) -> Fit:
-        """The fit for a score."""
-        return "sure" if score >= self.sure else "likely" if score >= self.likely else "nearest"
 
 
 @cache
@@ -259,9 +252,6 @@ def collect_evidence(
     rival = np.full(count, scores[0])
     rival[:alike] = rivals[0] if len(rivals) else scores[0] - _MAX_GAP
     return own | {
-        # High only if both the query's words and the name's words are matched.
-        "words*name": own["words"] * own["name"],
-        **({"soft_words*soft_name": own["soft_words"] * own["soft_name"]} if "soft_words" in own else {}),
         "score": score,
         "gap": np.minimum(score - rival, _MAX_GAP),
         "share": np.log(np.exp(score - scores[0]) / np.exp(apart - scores[0]).sum() + 1e-4),
@@ -280,6 +270,15 @@ def compute_logit(found: Mapping[str, Any], weights: Mapping[str, float]) -> Any
 def to_probability(logit: Any) -> Any:
     """The probability of a logit."""
     return 1 / (1 + np.exp(-np.clip(logit, -30, 30)))
+
+
+_LIKELY, _SURE = 0.5, 0.8
+"""Minimum scores; the scores are probabilities, so these hold for every catalog and mode."""
+
+
+def name_fit(score: float) -> Fit:
+    """The fit for a score."""
+    return "sure" if score >= _SURE else "likely" if score >= _LIKELY else "nearest"
 
 
 class JudgedRow(NamedTuple):
@@ -319,7 +318,7 @@ def judge_request(table: FeatureTable, weights: RankWeights, k: int) -> Judgemen
         if name in table.names
     }
     hits = [
-        JudgedRow(row, chance, weights.name_fit(chance), dict(zip(reasons, values, strict=True)))
+        JudgedRow(row, chance, name_fit(chance), dict(zip(reasons, values, strict=True)))
         for row, chance, *values in zip(table.rows[first].tolist(), chances.tolist(), *reasons.values(), strict=True)
     ]
     # A good match overrides the model of typical requests: a yard may well have a tool that tells jokes.
