@@ -21,7 +21,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from types import ModuleType
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import Any, Generic, Literal, NoReturn, Protocol, TypeVar
 
 from toolyard.model.errors import ConfigError, DuplicatePluginError, PluginError, UnknownPluginError
 from toolyard.model.names import find_similar, suggest
@@ -212,9 +212,12 @@ class PluginTable(Generic[T]):
                 self._known[name] = found
             return found
 
-    def create(self, name: str, /, **options: Any) -> T:
+    def create(self, name: str, /, *given: NoReturn, **options: Any) -> T:
         """Instantiate the named class; `ConfigError` for an unknown option, naming the nearest one."""
         cls = self.get(name)
+        if given:
+            first = next(iter(parameters_of(cls)), "option")
+            raise ConfigError(f"{self.kind} {name!r} takes its options by name: write {first}=...")
         check_options(cls, options, f"{self.kind} {name!r}")
         return cls(**options)
 

@@ -13,8 +13,11 @@ from toolyard import (
     MCPToolEngine,
     MCPToolLoader,
     MultiToolEngine,
+    Policy,
     PythonToolEngine,
     PythonToolLoader,
+    Redactor,
+    RenameToolLoader,
     ReplayToolEngine,
     RESTToolEngine,
     RESTToolLoader,
@@ -26,6 +29,9 @@ from toolyard import (
     ToolRegistry,
     Toolyard,
     ToolyardError,
+    Tracer,
+    function_tool,
+    get_tool_engine,
     get_tool_sampler,
 )
 
@@ -111,6 +117,16 @@ def test_no_engine_takes_a_part_that_is_none(kind, option, value):
         lambda: Sessions(ttl="1h"),
         lambda: Sessions(max_open=0),
         lambda: Toolyard(ToolRegistry(), 5),
+        lambda: Toolyard("yard.yaml"),
+        lambda: Policy([{"deny": "*"}]),
+        lambda: Policy(budgets=[3]),
+        lambda: Policy(approver=True),
+        lambda: Tracer([print]),
+        lambda: FileToolLoader("a.json", ["n"]),
+        lambda: RenameToolLoader(FileToolLoader("a.json"), "b"),
+        lambda: PythonToolLoader(Tool("a", "n")),
+        lambda: function_tool(Tool("a", "n"), namespace="n"),
+        lambda: get_tool_engine("rest", ToolRegistry()),
         lambda: get_tool_sampler("tc/random", registry=5),
         lambda: get_tool_sampler("tc/chain", registry=5),
     ],
@@ -127,6 +143,21 @@ def test_a_wrong_thing_is_refused_where_it_is_given(make):
 def test_what_is_no_place_at_all_is_a_type_error_at_once(make):
     with pytest.raises(TypeError):
         make(5)
+
+
+@pytest.mark.parametrize(
+    ("make", "what"),
+    [
+        *((ToolRegistry, "tools"), (ToolRegistry.from_loaders, "loaders"), (ToolRegistry.from_dicts, "tools")),
+        *((Policy, "rules"), (Redactor, "secrets"), (Tracer, "sinks")),
+        (lambda given: Policy(budgets=given), "budgets"),
+        (lambda given: ToolRegistry(enrichments=given), "enrichments"),
+    ],
+)
+def test_one_thing_a_text_or_a_mapping_is_no_list(make, what):
+    for given in (object(), "text", {"a": 1}):
+        with pytest.raises(TypeError, match=f"expected a list of {what}"):
+            make(given)
 
 
 def test_a_registry_that_is_refused_a_loader_closes_none_that_it_never_had():

@@ -376,7 +376,11 @@ class Toolyard(Closing):
         yard.tool_engine.execute("s1", [ToolCall("desk::split_bill", {"total": 90, "people": 2})])
     """
 
-    def __init__(self, registry: ToolRegistry, engine: ToolEngine, *, config: Config | None = None) -> None:
+    def __init__(
+        self, registry: ToolRegistry, engine: ToolEngine | None = None, *, config: Config | None = None
+    ) -> None:
+        if engine is None:
+            raise ConfigError("Toolyard(registry, engine) takes both; Toolyard.from_config(path) reads a config")
         check_kinds({"registry": ToolRegistry, "engine": ToolEngine}, registry=registry, engine=engine)
         self.tool_registry = registry
         self.tool_engine = engine

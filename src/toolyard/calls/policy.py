@@ -17,6 +17,7 @@ from msgspec import UNSET, Meta, UnsetType
 from toolyard.calls.approval import Approval
 from toolyard.calls.approvals import KEEP
 from toolyard.calls.budgets import NO_BUDGETS, Budget, Ledger
+from toolyard.model.bases import list_given
 from toolyard.model.call import Mode
 from toolyard.model.errors import ConfigError, Denied
 from toolyard.model.names import ToolGlobs, glob_matcher
@@ -240,16 +241,20 @@ class Policy:
         approver: Approver | None = None,
     ) -> None:
         read_option(PolicyOptions, "default", default, "Policy.default")
-        self._rules = tuple(rules)
-        for rule in self._rules:
-            if not isinstance(rule, Rule):
-                raise ConfigError(f"a policy is a list of Rule('deny', '*') and the like, not of {type(rule).__name__}")
+        self._rules = tuple(list_given(rules, "rules"))
+        limits = tuple(list_given(budgets, "budgets"))
+        given: list[tuple[type, object]] = [*((Rule, rule) for rule in self._rules), *((Budget, one) for one in limits)]
+        for kind, one in given:
+            if not isinstance(one, kind):
+                hint = "; Policy.from_config reads a `policy` block" if isinstance(one, dict) else ""
+                raise ConfigError(f"expected a list of {kind.__name__}, got {type(one).__name__}{hint}")
+        if approver is not None and not callable(approver):
+            raise ConfigError("approver: must be a function that gets an Ask and returns True or False")
         self._approver = approver
         self._lines = [
             *(RuleLine(number, rule) for number, rule in enumerate(self._rules)),
             RuleLine(-1, Rule(default)),
         ]
-        limits = tuple(budgets)
         self._ledger = Ledger(limits) if limits else NO_BUDGETS
         self._plans: dict[tuple[str, str, Effects, tuple[str, ...]], tuple[RuleLine, ...]] = {}
 

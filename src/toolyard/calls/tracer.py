@@ -17,6 +17,7 @@ from msgspec import UNSET, Meta, UnsetType
 from toolyard.calls.invocation import Invocation
 from toolyard.calls.journal import CallLogOptions, Journal, new_call_number
 from toolyard.calls.sinks import CallEvent, JsonlSink, Level, LoggingSink
+from toolyard.model.bases import list_given
 from toolyard.model.call import Mode, ToolCall, ToolResult
 from toolyard.model.errors import ConfigError, Interrupted
 from toolyard.model.tool import Tool
@@ -122,7 +123,10 @@ class Tracer:
         journal: Journal | None = None,
     ) -> None:
         self.journal = journal
-        self.sinks = tuple(sinks) if journal is None else (*sinks, journal)
+        self.sinks = (*list_given(sinks, "sinks"), *(() if journal is None else (journal,)))
+        for sink in self.sinks:
+            if not callable(getattr(sink, "emit", None)):
+                raise ConfigError(f"{type(sink).__name__} is no sink: it has no method `emit`, as JsonlSink has")
         self.active = bool(self.sinks)
         """False if there are no sinks, so that no events need to be created."""
         self.tells_arguments = arguments

@@ -55,9 +55,15 @@ def show(name: object) -> str:
     return ascii(name) if isinstance(name, str) else f"{type(name).__name__} {ascii(name)[:80]}"
 
 
-@lru_cache(maxsize=1024)
 def check_namespace(namespace: object) -> None:
     """Raise `InvalidNameError` unless `namespace` may qualify a tool."""
+    if not isinstance(namespace, str):  # it may not be hashable either
+        _check_grammar(namespace, "namespace")
+    _check_namespace(namespace)
+
+
+@lru_cache(maxsize=1024)
+def _check_namespace(namespace: object) -> None:
     if type(namespace) is str and _PLAIN.fullmatch(namespace):
         return
     _check_grammar(namespace, "namespace")

@@ -8,6 +8,7 @@ from graphlib import CycleError, TopologicalSorter
 from operator import attrgetter, is_
 from typing import Any
 
+from toolyard.model.bases import list_given
 from toolyard.model.errors import DefinitionError, EnrichmentError, InvalidSchemaError, ToolyardError
 from toolyard.model.names import find_similar
 from toolyard.model.tool import FIELDS, Schema, Tool
@@ -33,7 +34,7 @@ def order_enrichments(enrichments: Iterable[Enrichment]) -> tuple[Enrichment, ..
     Raises `EnrichmentError` for a cycle, for an artifact that is read but not written, and for one with two writers.
     An enrichment that declares neither `reads` nor `writes` follows all those given before it.
     """
-    given = tuple(enrichments)
+    given = tuple(list_given(enrichments, "enrichments"))
     sorter = TopologicalSorter(dict(enumerate(_predecessors(given))))
     try:
         sorter.prepare()

@@ -67,6 +67,8 @@ def function_tool(
     # Imported here because it imports pydantic, which modules that only mark functions do not need.
     from toolyard.schema.derive.function import derive
 
+    if isinstance(fn, Tool):
+        raise DefinitionError(f"{fn.qualified_name} is a Tool already; give it to ToolRegistry([...])")
     derived = derive(fn, parameters=parameters)
     if simulates and not derived.binding.takes_ctx:
         raise DefinitionError(f"{label_of(fn)} is said to simulate itself, but takes no ctx, whose mode says when")

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from toolyard.constants import TOOL_DEFAULT_NAMESPACE
-from toolyard.model.bases import Closing
+from toolyard.model.bases import Closing, list_given
 from toolyard.model.call import ToolCall, ToolContext
 from toolyard.model.errors import DefinitionError, EnrichmentError, InvalidArguments, ToolyardError, UnknownToolError
 from toolyard.model.names import show
@@ -135,7 +135,7 @@ class ToolRegistry(Closing):
         self.snapshot = self._loaded = Snapshot()
         """The current snapshot, and the one it was made from, before enrichments. Snapshots never change."""
         self._watcher = Watcher(lambda loader: self.refresh(only=loader))
-        given = _list_given(tools, "tools")
+        given = list_given(tools, "tools")
         self._swap([read_tools(given)] if given else [])
 
     @classmethod
@@ -158,7 +158,7 @@ class ToolRegistry(Closing):
         """
         registry = cls()
         registry.clean_report = clean_report
-        kept = _list_given(loaders, "loaders")
+        kept = list_given(loaders, "loaders")
         for loader in kept:
             check_loader(loader)
         try:
@@ -180,7 +180,8 @@ class ToolRegistry(Closing):
         cls, tools: Iterable[Mapping[str, Any]], namespace: str = TOOL_DEFAULT_NAMESPACE, **options: Any
     ) -> ToolRegistry:
         """A registry of plain dicts in any catalog dialect; a dict's `namespace` takes precedence over the argument."""
-        return cls.from_loaders([get_tool_loader("inline", tools=list(tools), namespace=namespace, **options)])
+        given = list_given(tools, "tools")
+        return cls.from_loaders([get_tool_loader("inline", tools=given, namespace=namespace, **options)])
 
     def get(self, name: str) -> list[Tool]:
         """Every overload of a qualified name in registration order; empty if unknown."""
@@ -199,6 +200,8 @@ class ToolRegistry(Closing):
 
     def bind(self, call: ToolCall, *, coerce: bool = True) -> Bound:
         """The overload and the arguments that the call would run with; raises the `CallError` it would return."""
+        if not isinstance(call, ToolCall):
+            raise TypeError(f"expected ToolCall(name, arguments), got {type(call).__name__}")
         if coerce:
             return bind(self.snapshot, call)
         candidates = find_overloads(self.snapshot, call.name)
@@ -454,14 +457,6 @@ def _is_within(tool: Tool, namespaces: Collection[str] | None) -> bool:
     if isinstance(namespaces, str):
         raise TypeError(f"namespaces is a list of names, not text; write [{namespaces!r}]")
     return namespaces is None or tool.namespace in namespaces
-
-
-def _list_given(given: Iterable[T], what: str) -> list[T]:
-    try:
-        items = iter(given)
-    except TypeError:
-        raise TypeError(f"expected a list of {what}, got one {type(given).__name__}; put it into a list") from None
-    return list(items)
 
 
 def _add_part(index: Index, part: Part) -> Part:

@@ -73,7 +73,7 @@ class PythonToolLoader(ToolLoader):
         on_duplicate: str = "raise",
         namespaces: str = "open",
     ) -> None:
-        if target is None or isinstance(target, (bool, int, float, bytes, dict)):
+        if target is None or isinstance(target, (bool, int, float, bytes, dict, Tool)):
             raise ConfigError(
                 f"target: must be a module, its name, a file, functions or a Registry, not {type(target).__name__}"
             )

@@ -119,6 +119,8 @@ class RenameToolLoader(WrappedToolLoader):
 
     def __init__(self, inner: ToolLoader, names: Mapping[str, str]) -> None:
         super().__init__(inner)
+        if not isinstance(names, Mapping):
+            raise ConfigError("names must be a mapping of old to new names, such as {'old': 'new'}")
         self.names = dict(names)
 
     def check(self, tools: list[Tool]) -> None:

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Any
 
+from toolyard.model.bases import list_given
 from toolyard.model.errors import ConfigError
 from toolyard.model.json_schema import split_pointer
 from toolyard.words.identifiers import split_ascii_identifier
@@ -88,8 +89,8 @@ class Redactor:
         self._passing: dict[str, int] = {}
         self._passing_forms: tuple[str, ...] = ()
         self._numbers: frozenset[str] = frozenset()
-        self._patterns = tuple(_compile_pattern(pattern) for pattern in patterns)
-        self._add_known(secrets)
+        self._patterns = tuple(_compile_pattern(pattern) for pattern in list_given(patterns, "patterns"))
+        self._add_known(list_given(secrets, "secrets"))
 
     def __repr__(self) -> str:
         return f"<Redactor of {len(self._forms)} known forms>"
