@@ -52,7 +52,7 @@ def test_a_version_from_the_future_is_refused_with_both_sides_named(links):
         link.list_tools()
 
 
-@pytest.mark.parametrize("mode", ["choke_exit", "choke_hang"])
+@pytest.mark.parametrize("mode", ["choke_exit", "choke_hang", "choke_refuse"])
 def test_a_server_that_chokes_on_the_probe_is_started_again_and_met_the_old_way(links, mode):
     link = links(raw_server(mode), connect_seconds=5, close_seconds=0.1)
     assert text_of(link.call("echo", {"text": "a"})) == "a"

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Literal
 
 from toolyard.dialects.mcp_protocol import HANDSHAKE, NEWEST_HANDSHAKE, STATELESS, TOOLYARD, UNSUPPORTED_VERSION
@@ -150,7 +150,7 @@ _READ_SHARE = 0.6
 
 
 class ProbeFailedError(Exception):
-    """The server hung up or stopped responding after a probe, so it may only support `initialize`."""
+    """After a probe the server hung up, hung or refused `initialize`, so it may only support `initialize`."""
 
     def __init__(self, fault: CallError) -> None:
         super().__init__(str(fault))
@@ -187,7 +187,7 @@ class Handshake:
             if probe.done():
                 return await self._agree_after_probe(probe, old)
             if old is not None and old.done():
-                return await old
+                return await self._initialize_after_probe(old)
         finally:
             # Cancel the task that is no longer needed, and retrieve its exception.
             tasks = [task for task in (probe, old) if task is not None]
@@ -219,13 +219,17 @@ class Handshake:
             found = None
         if found is not None:
             return found
+        return await self._initialize_after_probe(old or self.initialize())
+
+    async def _initialize_after_probe(self, old: Awaitable[Agreement]) -> Agreement:
+        """The agreement by `initialize`; `ProbeFailedError` if the server might accept it without the probe."""
         try:
-            return await (old or self.initialize())
+            return await old
         except RequestRefused as error:
             # The server has already chosen the new protocol because of the probe, although that got no usable response.
-            if error.number != UNSUPPORTED_VERSION or (again := await self._discover()) is None:
-                raise
-            return again
+            if error.number == UNSUPPORTED_VERSION and (again := await self._discover()) is not None:
+                return again
+            raise ProbeFailedError(error) from None
         except (Interrupted, Unavailable) as error:
             if status_of(error):
                 raise

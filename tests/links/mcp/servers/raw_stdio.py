@@ -19,6 +19,10 @@ def reply(number, result):
     send({"jsonrpc": "2.0", "id": number, "result": result})
 
 
+def refuse(number, code, message):
+    send({"jsonrpc": "2.0", "id": number, "error": {"code": code, "message": message}})
+
+
 def text(number, value):
     reply(number, {"content": [{"type": "text", "text": value}]})
 
@@ -150,7 +154,9 @@ def page(number, params):
 
 def handle(message):
     method, number, params = message.get("method"), message.get("id"), message.get("params") or {}
-    if method == "initialize":
+    if method == "initialize" and MODE == "choke_refuse" and "unknown" in WAITING:
+        refuse(number, -32000, "already started")
+    elif method == "initialize":
         version = {"future": "2099-01-01", "oldest": "2024-11-05"}.get(MODE, params["protocolVersion"])
         capabilities = {"tools": {"listChanged": True}}
         info = {"name": "raw", "version": "1"}
@@ -175,7 +181,8 @@ def handle(message):
     elif number is not None and MODE == "choke_hang":
         time.sleep(600)
     elif number is not None:
-        send({"jsonrpc": "2.0", "id": number, "error": {"code": -32601, "message": "Method not found"}})
+        WAITING["unknown"] = method
+        refuse(number, -32601, "Method not found")
 
 
 if MODE == "mute":
