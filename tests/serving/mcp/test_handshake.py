@@ -22,6 +22,7 @@ from serving.mcp.mcp_support import (
 from serving.service_support import CORE, Served, desk_tools, served
 from toolyard import ToolContext, function_tool
 from toolyard.app.blocks import McpBlock
+from toolyard.model.call import Content, audio, resource_link, text
 
 
 @pytest.fixture(scope="module")
@@ -348,3 +349,24 @@ def test_mcp_can_be_disabled():
     with served(mcp=McpBlock(enabled=False)) as found:
         assert found.post("/mcp", make_request("ping"), headers=BOTH).status == 404
         assert found.get("/sse").status == 404
+
+
+@pytest.mark.parametrize(
+    ("version", "kinds"),
+    [
+        ("2024-11-05", ["text", "text", "text"]),
+        ("2025-03-26", ["text", "audio", "text"]),
+        ("2025-06-18", ["text", "audio", "resource_link"]),
+    ],
+)
+def test_blocks_that_a_version_lacks_are_sent_as_text(version, kinds):
+    link = resource_link("file:///a", "a")
+
+    def show() -> Content:
+        return Content([text("see"), audio(b"RIFF", "audio/wav"), link])
+
+    with served(tools=[function_tool(show, namespace="desk")]) as found:
+        blocks = read_result(Session(found, version).call("desk__show"))["content"]
+        assert [block["type"] for block in blocks] == kinds
+        last = blocks[-1]
+        assert (json.loads(last["text"]) if last["type"] == "text" else last) == link

@@ -139,6 +139,21 @@ def finish_result(result: Json, *, stateless: bool) -> bytes:
     return encode(result)
 
 
+_BLOCKS_SINCE = {"audio": "2025-03-26", "resource_link": "2025-06-18"}
+"""The protocol versions that added kinds of content blocks."""
+
+
+def fit_content(result: Json, version: str) -> Json:
+    """The result with blocks that the version lacks as JSON text; its clients would reject the whole result."""
+    if version >= max(_BLOCKS_SINCE.values()):
+        return result
+    blocks = [
+        block if _BLOCKS_SINCE.get(block["type"], "") <= version else {"type": "text", "text": encode(block).decode()}
+        for block in result["content"]
+    ]
+    return {**result, "content": blocks}
+
+
 def encode_error(number: Id | None, fault: RpcFault) -> bytes:
     """Encode an error response."""
     error: Json = {"code": fault.code, "message": fault.message}
@@ -316,10 +331,11 @@ def _encode_invalid(notice: Notice) -> bytes | None:
     return encode_notification("notifications/message", {"level": level, "data": data})
 
 
-class LevelledClient(Protocol):
-    """A client with a log level that applies to all its requests."""
+class HandshakeClient(Protocol):
+    """A client with a log level and a protocol version that apply to all its requests."""
 
     level: int
+    version: str
 
 
 class RequestContext(msgspec.Struct, eq=False):
@@ -329,7 +345,7 @@ class RequestContext(msgspec.Struct, eq=False):
     caller: Caller
     notify: SendMessage | None
     """Sends a notification before the response; None if that is impossible."""
-    client: LevelledClient | None = None
+    client: HandshakeClient | None = None
     """The session; None in the stateless version."""
     headers: Headers | None = None
     """Headers that must match the body (stateless HTTP); else None."""

@@ -60,6 +60,7 @@ from toolyard.serving.mcp.json_rpc import (
     check_header_params,
     encode,
     finish_result,
+    fit_content,
     read_header_params,
     read_level,
     refuse_request,
@@ -492,4 +493,6 @@ class McpEndpoint:
 
 def _finish(context: RequestContext, result: Json) -> bytes:
     context.measured |= describe_result(result)
+    if context.client is not None:
+        result = fit_content(result, context.client.version)
     return finish_result(result, stateless=context.stateless)

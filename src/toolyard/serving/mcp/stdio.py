@@ -23,6 +23,7 @@ from toolyard.dialects.mcp_protocol import (
     INVALID_REQUEST,
     LIST_CHANGED,
     LISTEN,
+    NEWEST_HANDSHAKE,
     PARSE_ERROR,
     PROTOCOL_VERSION,
     REFUSED,
@@ -86,6 +87,7 @@ class MessageClient:
         self.stream = stream
         self._find_address = None if address is None else partial(address.rstrip, "/")
         self.level = RANK["info"]
+        self.version = NEWEST_HANDSHAKE
         self.running: Running = {}
         self._is_initialized = self._elicits = False
         self._questions = ClientQuestions()
@@ -125,9 +127,9 @@ class MessageClient:
                 if (number := find_cancelled(document)) is not None and self._subscriptions.pop(number, None) is None:
                     cancel_request(self.running, document)
             elif message.method == "initialize":
-                version = negotiate_version(message)
+                self.version = negotiate_version(message)
                 self._is_initialized, self._elicits = True, can_elicit(message.params.get("capabilities"))
-                self._send(encode_result(message.id, self._server.greet(version)))
+                self._send(encode_result(message.id, self._server.greet(self.version)))
             else:
                 self._begin(message, message.id)
         except RpcFault as fault:
