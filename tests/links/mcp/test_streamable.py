@@ -374,6 +374,20 @@ def test_a_redirect_to_another_origin_is_not_followed(modern, links):
         assert other.requests == []
 
 
+def test_notifications_that_are_refused_are_read_again_once_a_call_succeeds(legacy, links, caplog):
+    legacy.get, ends = respond(401), threading.Event()
+    link = links(server_at(legacy, headers=(("x-key", SECRET),)))
+    link.watch(lambda _: None)
+    works(link)
+    until(lambda: "refuses its notifications" in caplog.text)
+    legacy.get = stream(b": nothing\n\n", end=lambda *_: ends.wait(SOON))
+    refused = len(legacy.asked("GET", "/mcp"))
+    assert works(link)
+    until(lambda: works(link) and len(legacy.asked("GET", "/mcp")) > refused)
+    ends.set()
+    assert len([record for record in caplog.records if "refuses" in record.message]) == 1
+
+
 def test_headers_and_credentials_go_with_every_request(web, links):
     auth = (("type", "basic"), ("user", "ann"), ("password", "pw"))
     links(server_at(web, headers=(("x-tenant", "t1"),), auth=auth)).call("echo", {})

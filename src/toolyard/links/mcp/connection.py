@@ -101,6 +101,10 @@ class Connection:
         self.agreement = agreement
         self._meta = make_meta(capabilities, agreement.version) if agreement.modern else {}
         self._listens = self._has_subscribed = False
+        self._refusals = 0
+        """How often in a row the stream of notifications was refused with a 401."""
+        self._listen_again = math.inf
+        """From when on a request that succeeds has it read again."""
 
     async def call(self, call: ToolsCall) -> dict[str, Any]:
         """The raw result of a tool, after input requests of the server were answered and notices delivered."""
@@ -244,6 +248,7 @@ class Connection:
             if not isinstance(reply.result, dict):
                 raise ToolFailed(f"{self.peer.name} answered with something that is no result of a tool")
             measured |= describe_result(reply.result)
+        self._note_success()
         return reply.result
 
     async def _finish_task(self, reply: McpReply, deadline: float | None) -> McpReply:
@@ -271,7 +276,9 @@ class Connection:
             params = {**params, "_meta": self._meta}
         request = Request(self.peer.next_number(), method, params or None, deadline, None, headers)
         with measure_request("client", method):
-            return await self.wire.request(request)
+            reply = await self.wire.request(request)
+        self._note_success()
+        return reply
 
     async def _collect_inputs(self, name: str, asked: dict[str, Any]) -> dict[str, Any]:
         """The handlers' answers to the server's input requests; `Denied` if there is no handler."""
@@ -299,7 +306,11 @@ class Connection:
         return found
 
     async def _keep_listening(self, read_notifications: Callable[[], Awaitable[float | None]]) -> None:
-        """Read the stream of notifications again whenever it ends, unless the server does not support it."""
+        """Read the stream of notifications again whenever it ends, unless the server does not support it.
+
+        After a 401 nothing is sent until a request succeeds: a refused key stays refused, and a login, which nobody is
+        asked for here, comes with the next call.
+        """
         loop = asyncio.get_running_loop()
         failures = 0
         while True:
@@ -309,14 +320,30 @@ class Connection:
             except (RequestRefused, SessionLostError):
                 return
             except CallError as error:
-                # A login, which nobody is asked for here, comes with the next call.
-                if 0 < (status := status_of(error)) < 500 and status != HTTPStatus.UNAUTHORIZED:
+                if status_of(error) == HTTPStatus.UNAUTHORIZED:
+                    self._wait_for_success()
+                if 0 < status_of(error) < 500:
                     return
             except Exception:  # noqa: BLE001 - a bug here must not lose all further notifications
                 _log.warning("listening to %s failed unexpectedly", self.peer.name, exc_info=True)
-            failures = 0 if loop.time() - begun > _HEALTHY_SECONDS else failures + 1
+            failures += 1
+            if loop.time() - begun > _HEALTHY_SECONDS:
+                failures = self._refusals = 0
             pause = backoff_delay(failures + 1, _FIRST_RESUBSCRIBE) if pause is None else pause
             await asyncio.sleep(min(max(pause, 0.05), _LONGEST_PAUSE))
+
+    def _wait_for_success(self) -> None:
+        if not self._refusals:
+            _log.warning(
+                "%s refuses its notifications (401): they are read again once a request succeeds", self.peer.name
+            )
+        pause = backoff_delay(self._refusals, _FIRST_RESUBSCRIBE, _LONGEST_PAUSE) if self._refusals else 0.0
+        self._listens, self._listen_again = False, asyncio.get_running_loop().time() + pause
+        self._refusals += 1
+
+    def _note_success(self) -> None:
+        if self._refusals and asyncio.get_running_loop().time() >= self._listen_again:
+            self.listen()
 
     async def _subscribe(self) -> None:
         """Read the notifications of a subscription, as in the new protocol, until it ends."""
