@@ -62,7 +62,8 @@ def word_violation(error: jsonschema_rs.ValidationError, encoding: object = None
             return f"fits none of the {len(context)} allowed forms: {told}"
         case jsonschema_rs.ValidationErrorKind.Pattern(pattern=pattern):
             start = "must match" if encoding is None else f"must be {str(encoding)[:40]} text that matches"
-            return f"{start} the pattern {pattern[:200]!r}"
+            # Python's quoting doubles backslashes, which would be another pattern.
+            return f"{start} the pattern {pattern[:200]!r}".replace("\\\\", "\\")
         case jsonschema_rs.ValidationErrorKind.Format(format=name):
             return f"must be in the format {name!r}"
         case _:
