@@ -68,7 +68,7 @@ class CallsBody(Shape):
 
 
 class LooseCallsBody(CallsBody):
-    """Calls outside any session, each with a `name` and its `arguments`."""
+    """Calls without a session, each with a `name` and its `arguments`; with one: `/v1/sessions/{session_id}/execute`."""
 
     mode: Mode = "execute"
 
