@@ -68,7 +68,7 @@ class CallsBody(Shape):
 
 
 class LooseCallsBody(CallsBody):
-    """Calls without a session, each with a `name` and its `arguments`; with one: `/v1/sessions/{session_id}/execute`."""
+    """Calls without a session, each with `name` and `arguments`; with one, use `/v1/sessions/{session_id}/execute`."""
 
     mode: Mode = "execute"
 
