@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -91,12 +92,10 @@ def name_file(app: App, arguments: Sequence[str]) -> list[str]:
     named = any(word.partition("=")[0] in (_OPTION, _SHORT) for word in rest)
     if named or all(word.startswith("-") for word in rest):
         return list(arguments)
-    found = apps[-1].assemble_argument_collection()
-    takes = {name: argument.token_count()[0] for argument in found for name in argument.names if name.startswith("-")}
+    takes, own = _read_arguments(apps[-1].default_command)
     if _OPTION not in takes:
         return list(arguments)
-    own = [argument.hint for argument in found if argument.index is not None]
-    files = own.count(Path)
+    files = list(own.values()).count(Path)
     places = list(_find_words(rest, takes))[files:]
     if not places:
         return list(arguments)
@@ -115,11 +114,20 @@ def name_file(app: App, arguments: Sequence[str]) -> list[str]:
     return [*verb, _OPTION, path, *rest]
 
 
+@cache
+def _read_arguments(command: Callable[..., Any]) -> tuple[dict[str, int], dict[str, Any]]:
+    """The options of a command with how many words each takes, and its own words with their types."""
+    verb = App()
+    verb.default(command)
+    found = verb.assemble_argument_collection()
+    takes = {name: argument.token_count()[0] for argument in found for name in argument.names if name.startswith("-")}
+    return takes, {argument.name: argument.hint for argument in found if argument.index is not None}
+
+
 def describe_unused(app: App, error: CycloptsError) -> str:
     """A message about words that a verb does not take: where the file belongs, or that quotes are missing."""
     words, verb = error.unused_tokens or [], list(error.command_chain or ())
-    found = app.parse_commands(verb)[1][-1].assemble_argument_collection()
-    own = [argument.name for argument in found if argument.index is not None]
+    own = _read_arguments(app.parse_commands(verb)[1][-1].default_command)[1]
     shown, given = " ".join(["toolyard", *verb]), error.root_input_tokens or []
     for word in words:
         if Path(word).suffix.lower() in _SUFFIXES and not {_OPTION, _SHORT} & set(given):
