@@ -70,12 +70,16 @@ docs-reference: setup
 docs: setup
 	$(BIN)/zensical build --clean
 
-# Types and imports take one core, or next to nothing where caches are warm; the tests have the other meanwhile.
+# Types and imports take one core, or next to nothing where caches are warm, and the tests have the other meanwhile. What
+# is wrong with types is told behind what the tests say.
+beside_types = @$(MAKE) --no-print-directory types > $(VENV)/.types 2>&1 & types=$$!; \
+	$(MAKE) --no-print-directory -j $(1); tests=$$?; wait $$types || { cat $(VENV)/.types; exit 1; }; exit $$tests
+
 test: setup style
-	@$(MAKE) --no-print-directory -j types unit
+	$(call beside_types,unit)
 
 check: setup style
-	@$(MAKE) --no-print-directory -j types quick
+	$(call beside_types,quick)
 
 lint: style types
 
