@@ -351,3 +351,34 @@ def test_what_was_sent_is_shown_by_a_free_answer_though_the_outcome_had_a_field_
     )
     made = ask(engine, "make", type="sender", target="x")
     assert ask(engine, "show", id=str(made["id"])) == {"id": made["id"], "type": "sender", "target": "x"}
+
+
+def test_a_list_of_ids_says_what_of_a_collection_is_deleted():
+    engine = played(
+        operation("make", "POST", "/pets", THING, an_object(title=TEXT)),
+        operation("show", "GET", "/pets/{petId}", THING),
+        operation("every", "GET", "/pets", LISTED),
+        operation("drop", "DELETE", "/pets", NOTHING, an_object(petIds={"type": "array"})),
+    )
+    first, second, third = (ask(engine, "make", title=title)["id"] for title in "abc")
+    ask(engine, "drop", petIds=[first, third])
+    assert [one["id"] for one in ask(engine, "every")] == [second]
+    assert refused(engine, "show", petId=str(first))
+    ask(engine, "drop")
+    assert ask(engine, "every") == []
+
+
+def test_what_was_in_a_thing_that_was_deleted_is_not_in_a_new_one_of_the_same_id():
+    engine = played(
+        operation("make", "POST", "/pets", THING, an_object(id=WHOLE, title=TEXT)),
+        operation("drop", "DELETE", "/pets/{petId}", NOTHING),
+        operation("give", "POST", "/pets/{petId}/toys", THING, an_object(title=TEXT)),
+        operation("show", "GET", "/pets/{petId}/toys/{toyId}", THING),
+    )
+    for pet in (1, 2):
+        ask(engine, "make", id=pet, title="First")
+    toys = [ask(engine, "give", petId=str(pet), title="Ball") for pet in (1, 2)]
+    ask(engine, "drop", petId="1")
+    ask(engine, "make", id=1, title="Second")
+    assert ask(engine, "show", petId="1", toyId=str(toys[0]["id"]))["title"] != "Ball"
+    assert ask(engine, "show", petId="2", toyId=str(toys[1]["id"])) == toys[1]

@@ -6,7 +6,7 @@ entities that a session has from the beginning; with one, reads never invent ent
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, MutableMapping, Sequence
 from functools import cached_property
 from threading import Lock
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from toolyard.calls.invocation import Invocation
-from toolyard.engines.simulator.containers import spellings_of
+from toolyard.engines.simulator.containers import is_short, spellings_of
 from toolyard.engines.simulator.draw import Draw, GaveUp, encode
 from toolyard.engines.simulator.entities import (
     AnswerWriter,
@@ -77,8 +77,8 @@ class CrudCall:
         if role.verb == "list":
             return ListingCall(self._writer, arguments, invents=not self._closed).answer()
         if role.verb == "none" or (role.key is None and not role.single):
-            if role.verb == "delete" and arguments.keys() <= {*role.scope, *self._profile.ignored}:
-                self._store.clear()
+            if role.verb == "delete":
+                self._delete_several({name: arguments[name] for name in arguments.keys() - self._profile.ignored})
             return self._answer_other(arguments)
         if role.single and role.verb == "get" and set(arguments) - set(role.scope):
             return self._answer_other(arguments)
@@ -193,13 +193,42 @@ class CrudCall:
             return writer.make_answer(arguments, known)
         return writer.wrap_entities(path, made, arguments, known)
 
-    def _delete_one(self, arguments: dict[str, Any], number: int | None, called: dict[str, Any]) -> Any:
+    def _delete_several(self, arguments: dict[str, Any]) -> None:
+        """Remove the entities in a list of ids, or all of them if the arguments select none."""
+        role = self._profile.role
+        chosen = {name: value for name, value in arguments.items() if name not in role.scope}
+        if not chosen:
+            self._store.clear()
+            self._remove_inner(None)
+        for name, ids in chosen.items():
+            one = name.removesuffix("s")
+            if len(chosen) == 1 and isinstance(ids, list) and has_own_id([one], role.noun):
+                for key in filter(is_short, ids):
+                    self._remove(self._store.find(key, fields_of(one, role.noun)), {one: key})
+
+    def _remove(self, number: int | None, called: dict[str, Any]) -> Fields:
+        """Remove an entity and what is in it; its fields. It need not have been in the session."""
+        handle = next(iter(called.values()))
+        fields = {} if number is None else self._store.read(number)
         if number is None:
-            self._store.mark_gone({"@": next(iter(called.values())), **called})
-            fields: Fields = {}
+            self._store.mark_gone({"@": handle, **called})
         else:
-            fields = self._store.read(number)
             self._store.remove(number)
+        self._remove_inner({str(handle), find_name(fields, fields_of("id", self._profile.role.noun), self._store.kind)})
+        return fields
+
+    def _remove_inner(self, names: Collection[str | None] | None) -> None:
+        """Remove what is in the entities of these names, or in all: others with these names must not have it."""
+        kind, _, whose = self._store.kind.partition(" [")
+        outer = f" [{whose[:-1]}," if whose else " ["
+        given = [] if names is None else [encode(name).decode() for name in names if name is not None]
+        begins = (outer,) if names is None else tuple(f"{outer}{name}{end}" for name in given for end in "],")
+        for key in [key for key in self._state if key.startswith(f"{kind}/{{}}")]:
+            if key[key.find(" [") :].startswith(begins):
+                del self._state[key]
+
+    def _delete_one(self, arguments: dict[str, Any], number: int | None, called: dict[str, Any]) -> Any:
+        fields = self._remove(number, called)
         answer = {"deleted": True} if "@" in called else {**called, "deleted": True}
         return self._writer.free_answer(answer, arguments, {**fields, **arguments, "deleted": True})
 
