@@ -3,6 +3,7 @@
 from engines.engine_support import ask, refused
 from engines.simulator.test_neighbours import THING, played, taking
 from engines.simulator.test_profile import TEXT, WHOLE, an_object, operation
+from toolyard import Tool
 
 LISTED = {"type": "array", "items": THING}
 NOTHING = {}
@@ -382,3 +383,20 @@ def test_what_was_in_a_thing_that_was_deleted_is_not_in_a_new_one_of_the_same_id
     ask(engine, "make", id=1, title="Second")
     assert ask(engine, "show", petId="1", toyId=str(toys[0]["id"]))["title"] != "Ball"
     assert ask(engine, "show", petId="2", toyId=str(toys[1]["id"])) == toys[1]
+
+
+def test_the_id_in_a_thing_that_is_sent_as_a_whole_says_which_one_is_meant():
+    whole = an_object(pet=THING)
+    by_path = [
+        operation("make", "POST", "/pets", THING, an_object(title=TEXT)),
+        operation("show", "GET", "/pets/{id}", THING),
+        operation("put", "PUT", "/pets", THING, whole),
+    ]
+    takes = {"create_cat": an_object(title=TEXT), "get_cat": an_object(id=WHOLE), "update_cat": an_object(cat=THING)}
+    by_name = [Tool(name, "n", parameters=schema, output_parameters=THING) for name, schema in takes.items()]
+    for tools, holder in ((by_path, "pet"), (by_name, "cat")):
+        engine, (make, show, put) = played(*tools), (tool.name for tool in tools)
+        made = ask(engine, make, title="First")
+        changed = {**made, "title": "Second"}
+        assert ask(engine, put, **{holder: changed}) == changed
+        assert ask(engine, show, id=str(made["id"])) == changed

@@ -128,6 +128,8 @@ class Role(msgspec.Struct, frozen=True):
     """True if there is only one entity of that kind in each scope."""
     writes: bool = False
     """True if the tool is not idempotent."""
+    holder: str | None = None
+    """The argument that has the key in it, and is the entity as a whole: `PUT /pets` with `{"pet": {"id": 7}}`."""
 
 
 def nouns_of(noun: str) -> tuple[str, ...]:
@@ -280,6 +282,9 @@ def _role_by_last_word(
         key = _find_reader_key(tool, reader)
     if key is not None and key not in scope:
         return Role(CRUD_BY_METHOD.get(method, "none"), kind, noun, key, fields_of(key, noun), scope)
+    holder, key = _find_inner_key(tool, noun) if method in ("put", "patch") and reader is not None else (None, None)
+    if key is not None:
+        return Role(CRUD_BY_METHOD[method], kind, noun, key, fields_of(key, noun), scope, holder=holder)
     return Role(CRUD_BY_METHOD.get(method, "none"), kind, noun, scope=scope, single=True)
 
 
@@ -318,7 +323,9 @@ def _role_by_name(tool: Tool, name: str, context: str, lists: bool) -> Role:
     noun = " ".join([*thing[:-1], singular(thing[-1])]) if thing else context
     if not noun:
         return Role()
-    key = _find_key(tool, noun, loose=verb in ("delete", "update", "replace", "act"))
+    key, holder = _find_key(tool, noun, loose=verb in ("delete", "update", "replace", "act")), None
+    if key is None and verb in ("update", "replace"):
+        holder, key = _find_inner_key(tool, noun)
     if verb == "get" and (lists or (plural and key is None) or "all" in rest or "list" in rest) and key is None:
         verb = "list"
     if verb == "list" and not lists and tool.output_parameters.get("properties"):
@@ -326,25 +333,43 @@ def _role_by_name(tool: Tool, name: str, context: str, lists: bool) -> Role:
     if verb in ("get", "delete", "update", "replace", "act") and key is None:
         return Role("act" if verb == "act" else "none")
     keyed = verb not in ("create", "list")
-    return Role(verb, noun, noun, key if keyed else None, fields_of(key, noun) if keyed and key else ())
+    return Role(verb, noun, noun, key if keyed else None, fields_of(key, noun) if keyed and key else (), holder=holder)
 
 
 def _find_key(tool: Tool, noun: str, *, loose: bool) -> str | None:
     """The argument that selects the entity."""
     properties = tool.parameters.get("properties")
     names = [str(name) for name in properties] if isinstance(properties, dict) else []
-    by_letters: dict[str, str] = {plain_letters(name): name for name in reversed(names)}
-    thing = plain_letters(noun)
-    tail = plain_letters(noun.rpartition(" ")[2])
-    for start in (thing, tail):
-        for end in ("id", "uuid", "gid", "number", "key", "code", "slug", "sid", "name"):
-            if start + end in by_letters:
-                return by_letters[start + end]
-    for plain in ("id", "uuid", "gid", thing, tail):
-        if plain in by_letters:
-            return by_letters[plain]
+    found = _pick_key(names, noun)
+    if found is not None and not _properties_of(tool, found):
+        return found
     if loose:
         required = tool.parameters.get("required") or ()
         ids = [name for name in names if name in required and plain_letters(name).endswith(("id", "number"))]
         return ids[0] if len(ids) == 1 else None
     return None
+
+
+def _pick_key(names: Iterable[str], noun: str) -> str | None:
+    """The name that is likeliest for the key of an entity."""
+    by_letters = {plain_letters(name): name for name in reversed(list(names))}
+    for start in nouns_of(noun):
+        for end in ("id", "uuid", "gid", "number", "key", "code", "slug", "sid", "name"):
+            if start + end in by_letters:
+                return by_letters[start + end]
+    return next((by_letters[plain] for plain in ("id", "uuid", "gid", *nouns_of(noun)) if plain in by_letters), None)
+
+
+def _find_inner_key(tool: Tool, noun: str) -> tuple[str | None, str | None]:
+    """The argument that is an entity as a whole, and the name of the key in it."""
+    for name in tool.parameters.get("properties") or ():
+        key = _pick_key(_properties_of(tool, name), noun) if plain_letters(name) in (*nouns_of(noun), "body") else None
+        if key is not None:
+            return name, key
+    return None, None
+
+
+def _properties_of(tool: Tool, name: str) -> list[str]:
+    """The properties of an argument that is an object."""
+    node = tool.parameters["properties"][name]
+    return [inner for way in find_ways(tool.parameters, node) for inner in way.schema.get("properties") or ()]

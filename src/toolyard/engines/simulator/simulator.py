@@ -68,6 +68,9 @@ class CrudCall:
     def answer(self, arguments: dict[str, Any]) -> Any:
         """The result of the call, after applying it to the session's entities."""
         role = self._profile.role
+        if role.holder is not None and isinstance(arguments.get(role.holder), dict):
+            arguments = {**arguments, **arguments[role.holder]}
+            del arguments[role.holder]
         scope = [arguments.get(name) for name in role.scope]
         self._check_parents(scope)
         self._store = EntityStore(self._state, store_key(role.kind, scope))
