@@ -165,6 +165,23 @@ def test_a_refused_address_says_its_status_and_the_servers_reason(links, refusal
     assert "auth" in caught.value.info.hint
 
 
+@pytest.mark.parametrize("body", [b"busy", {"jsonrpc": "2.0", "id": 1, "error": {"code": -32000, "message": "busy"}}])
+def test_a_busy_server_is_unavailable_for_as_long_as_it_says(links, web, body):
+    kind = "text/plain" if isinstance(body, bytes) else "application/json"
+    web.calls["echo"] = respond(429, body, "Retry-After: 3", kind=kind)
+    with pytest.raises(Unavailable, match="429 Too Many Requests: busy") as caught:
+        links(server_at(web)).call("echo", {})
+    assert (caught.value.info.retry_after, caught.value.info.retryable) == (3.0, True)
+
+
+def test_a_redirect_to_another_origin_says_where(links):
+    with WebServer() as server:
+        server.otherwise = lambda request: respond(308, b"", "Location: https://elsewhere.example/mcp?key=1")
+        with pytest.raises(ToolFailed, match="308 Permanent Redirect: to https://elsewhere.example/mcp$") as caught:
+            links(server_at(server, transport="http")).list_tools()
+    assert "url" in caught.value.info.hint
+
+
 @pytest.mark.parametrize(
     ("act", "match"),
     [

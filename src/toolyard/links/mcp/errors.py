@@ -15,6 +15,7 @@ _SHOWN = 1000
 _LARGEST_CODE = 2**63
 _NOT_DONE = frozenset({429, 503})
 _HINTS = {
+    **dict.fromkeys((301, 302, 303, 307, 308), "a redirect elsewhere is not followed: give its target as the url"),
     401: "the server requires authentication: set 'auth' or 'headers'",
     403: "the credentials do not allow this, or the server refuses this address",
     404: "is the address right? An MCP server is often at /mcp or /sse",
@@ -59,8 +60,8 @@ def make_rpc_error(name: str, error: Any, redactor: Redactor) -> CallError:
     )
 
 
-def make_status_error(name: str, status: int, said: str, redactor: Redactor) -> CallError:
-    """The exception for an HTTP error status, with the server's message."""
+def make_status_error(name: str, status: int, said: str, redactor: Redactor, pause: float | None = None) -> CallError:
+    """The exception for an HTTP error status, with the server's message and the pause that it asks for."""
     text = " ".join(redactor.text(said).split())[:_SHOWN]
     phrase = status_phrase(status)
     # Many servers only repeat the phrase.
@@ -69,7 +70,7 @@ def make_status_error(name: str, status: int, said: str, redactor: Redactor) -> 
     effect: Effect = "unknown" if was_taken else "none"
     details = {"status": status}
     if status in RETRYABLE:
-        return Unavailable(message, effect=effect, details=details)
+        return Unavailable(message, effect=effect, retry_after=pause, details=details)
     return ToolFailed(message, effect=effect, hint=_HINTS.get(status), details=details)
 
 

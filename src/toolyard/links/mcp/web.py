@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager, suppress
 from http import HTTPStatus
@@ -14,9 +15,9 @@ from toolyard.links.http.addresses import read_url, with_port
 from toolyard.links.http.auth import ClientCredentials
 from toolyard.links.http.bodies import EventReader, ServerSentEvent
 from toolyard.links.http.client import GuardedClient
-from toolyard.links.http.messages import Outgoing, Send
+from toolyard.links.http.messages import RETRYABLE, Outgoing, Send, retry_after
 from toolyard.links.mcp import framing
-from toolyard.links.mcp.errors import make_rpc_error, make_status_error
+from toolyard.links.mcp.errors import RequestRefused, make_rpc_error, make_status_error
 from toolyard.links.mcp.framing import UnreadableError
 from toolyard.links.mcp.options import read_credential
 from toolyard.links.mcp.peer import LinkLimits, Peer
@@ -210,11 +211,14 @@ class WebWire(McpWire):
         fields = said if isinstance(said, dict) else {"message": said}
         text, code = fields.get("message"), fields.get("code")
         text = text if isinstance(text, str) else ""
+        if 300 <= answer.status < 400:
+            text = f"to {answer.header('location').partition('?')[0]}"
         if not isinstance(code, int):
             fields, code = {}, 0  # an error, but not a JSON-RPC one
-        if not fields or answer.status in _REFUSALS:
-            return make_status_error(name, answer.status, text, redactor), code
-        error = make_rpc_error(name, said, redactor)
+        error = None if not fields or answer.status in _REFUSALS else make_rpc_error(name, said, redactor)
+        if error is None or (isinstance(error, RequestRefused) and answer.status in RETRYABLE):
+            pause = retry_after(answer.header("retry-after"), time.time())
+            return make_status_error(name, answer.status, text, redactor, pause), code
         details = {"status": answer.status, **error.info.details}
         error.info = msgspec.structs.replace(error.info, details=details)
         return error, code
