@@ -321,7 +321,7 @@ class _ConfigReader:
             near = (
                 [key for key in find_similar("type", map(str, item)) if key != "type"] if isinstance(item, dict) else []
             )
-            meant = f"; did you mean that by {near[0]!r}?" if near else ""
+            meant = f"; did you mean that by {near[0]!r}?" if near else "; `toolyard add` writes it" if but else ""
             raise ConfigError(f"{place}: needs a 'type', the name of what is to be made: {{type: ..., ...}}{meant}")
         options = {key: value for key, value in item.items() if key not in ("type", but)}
         return PluginEntry(item["type"], self.expand_variables(options, place), place)
