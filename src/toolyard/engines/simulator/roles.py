@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from toolyard.engines.simulator.scalars import ID_NAMES
+from toolyard.engines.simulator.values import is_any_object
 from toolyard.model.bindings import RestBinding
 from toolyard.model.tool import Effects, Tool
 from toolyard.schema.fold import find_ways
@@ -273,7 +274,7 @@ def _role_by_last_word(
     noun = noun_of(parts)
     reader = neighbours.readers.get(_full_kind(tool, kind))
     if method == "get":
-        lists = lists or (reader is not None and _is_array(tool.output_parameters))
+        lists = lists or (reader is not None and _may_list(tool.output_parameters))
         return Role("list" if lists else "get", kind, noun, scope=scope, single=not lists)
     if method == "post":
         return Role("create", kind, noun, scope=scope)
@@ -288,10 +289,10 @@ def _role_by_last_word(
     return Role(CRUD_BY_METHOD.get(method, "none"), kind, noun, scope=scope, single=True)
 
 
-def _is_array(root: dict[str, Any]) -> bool:
-    """True for an array that may list things, be it only by their names; not for one of arrays."""
+def _may_list(root: dict[str, Any]) -> bool:
+    """True for an array that may list things, be it only by their names, and for any object; not for one of arrays."""
     if root.get("type") != "array":
-        return False
+        return is_any_object(root)
     return all(way.schema.get("type") != "array" for way in find_ways(root, root.get("items", True)))
 
 
