@@ -326,6 +326,27 @@ def test_a_put_to_a_collection_names_what_it_changes_as_those_are_asked_for():
     assert ask(engine, "every") == [{"email": "a@b.example", "title": "Prof"}]
 
 
+def test_a_required_argument_beside_the_path_of_a_collection_selects_one_as_it_does_for_changes():
+    def selecting(name, method, output, body=None):
+        tool = operation(name, method, "/tags", output, body)
+        return dataclasses.replace(tool, parameters={**taking(tool, tag_id=TEXT).parameters, "required": ["tag_id"]})
+
+    engine = played(
+        operation("every", "GET", "/tags", {"type": "array", "items": THING}),
+        selecting("show", "GET", THING),
+        operation("make", "POST", "/tags", THING, an_object(title=TEXT)),
+        selecting("change", "PUT", THING, an_object(title=TEXT)),
+        selecting("drop", "DELETE", {}),
+    )
+    made = ask(engine, "make", title="First")
+    whose = {"tag_id": str(made["id"])}
+    assert ask(engine, "show", **whose) == made
+    ask(engine, "change", title="Second", **whose)
+    assert ask(engine, "every") == [ask(engine, "show", **whose)] == [{**made, "title": "Second"}]
+    ask(engine, "drop", **whose)
+    assert refused(engine, "show", **whose)
+
+
 @pytest.mark.parametrize("made", [[], ["First", "Second"]])
 def test_a_collection_is_deleted_unless_the_call_chooses_some_of_it(made):
     path, bob = "/users/{user}/pets", {"user": "bob"}

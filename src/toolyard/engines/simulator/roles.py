@@ -65,6 +65,8 @@ def find_neighbours(tools: Iterable[Tool]) -> Neighbours:
     """The neighbours that the paths of these tools imply."""
     readers: dict[str, Tool] = {}
     changed: set[str] = set()
+    written: set[str] = set()
+    plain: list[tuple[str, Tool, RestBinding]] = []
     collections: dict[str, Tool] = {}
     bound = [(tool, tool.binding) for tool in tools if isinstance(tool.binding, RestBinding)]
     fronts = {front for _, binding in bound for _, front in _list_verbs(binding.path)}
@@ -76,11 +78,22 @@ def find_neighbours(tools: Iterable[Tool]) -> Neighbours:
         parts = _split_path(binding.path)
         is_item = bool(parts) and parts[-1].endswith("}")
         kind = _full_kind(tool, _collection_of(parts[:-1] if is_item else parts, {})[0])
-        if binding.method.upper() == "GET":
-            (readers if is_item else collections).setdefault(kind, tool)
+        if binding.method.upper() != "GET":
+            (changed if is_item else written).add(kind)
         elif is_item:
-            changed.add(kind)
+            readers.setdefault(kind, tool)
+        else:
+            plain.append((kind, tool, binding))
+    for kind, tool, binding in plain:
+        selects = kind in written and _requires_key(tool, binding)
+        (readers if selects else collections).setdefault(kind, tool)
     return Neighbours(readers, changed, collections, spoken)
+
+
+def _requires_key(tool: Tool, binding: RestBinding) -> bool:
+    """True for a GET that selects one entity by a required argument beside its path: `/keys?id={id}`."""
+    key = _find_key(tool, noun_of(_split_path(binding.path)), loose=False)
+    return key in (tool.parameters.get("required") or ()) and f"{{{key}}}" not in binding.path
 
 
 def _list_verbs(path: str) -> Iterator[tuple[int, str]]:
@@ -273,12 +286,13 @@ def _role_by_last_word(
         return msgspec.structs.replace(role, kind=kind, scope=scope)
     noun = noun_of(parts)
     reader = neighbours.readers.get(_full_kind(tool, kind))
-    if method == "get":
+    asked_by_key = method in ("put", "patch", "delete") or reader is tool
+    key = _find_key(tool, noun, loose=False) if asked_by_key else None
+    if method == "get" and (key is None or (lists and not is_own_key(key, noun))):
         lists = lists or (reader is not None and _may_list(tool.output_parameters))
         return Role("list" if lists else "get", kind, noun, scope=scope, single=not lists)
     if method == "post":
         return Role("create", kind, noun, scope=scope)
-    key = _find_key(tool, noun, loose=False) if method in ("put", "patch", "delete") else None
     if key is None and method == "put" and reader is not None:
         key = _find_reader_key(tool, reader)
     if key is not None and key not in scope:
@@ -298,8 +312,8 @@ def _may_list(root: dict[str, Any]) -> bool:
 
 def _find_reader_key(tool: Tool, reader: Tool) -> str | None:
     """The argument by which the reader selects the entity, if this tool has one of that name: `PUT /users`."""
-    selected = _PARAMETER.findall(reader.binding.path)[-1] if isinstance(reader.binding, RestBinding) else None
-    return selected if selected in (tool.parameters.get("properties") or ()) else None
+    selected = _PARAMETER.findall(reader.binding.path)[-1:] if isinstance(reader.binding, RestBinding) else []
+    return next((name for name in selected if name in (tool.parameters.get("properties") or ())), None)
 
 
 def _drop_last_part(binding: RestBinding, parts: list[str]) -> RestBinding:
