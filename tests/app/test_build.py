@@ -76,10 +76,10 @@ def test_a_survey_says_which_patterns_match_no_tool_and_what_may_be_meant(caplog
     registry.close()
     expected = [
         "policy.rules[0]: bank::payy matches no tool; did you mean bank::pay?",
+        "policy.rules[0].tags: riski matches no tool; did you mean risky?",
         "policy.rules[1]: banc::* matches no tool; did you mean bank::*?",
         "policy.rules[2]: elsewhere::entirely matches no tool",
         "policy.budgets[1]: bank::reads matches no tool; did you mean bank::read?",
-        "policy.rules[0].tags: riski matches no tool; did you mean risky?",
         "engine slow: faults.rules[0].tool: bank::rea?s matches no tool; did you mean bank::read?",
         "engine slow: max_concurrent_calls_per_tool: bank::pya matches no tool; did you mean bank::pay?",
         "engine slow: namespaces: bnk matches no tool; did you mean bank?",

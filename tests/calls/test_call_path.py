@@ -490,7 +490,7 @@ def test_plans_are_made_once_for_each_mode_and_anew_for_another_snapshot():
 
 
 def test_a_path_for_previews_skips_policy_and_tracer_and_shares_the_rest():
-    path = engine_of(add, policy=Policy([Rule("ask")]), tracer=Tracer([print]))._path
+    path = engine_of(add, policy=Policy([Rule("ask")]), tracer=Tracer([Deaf()]))._path
     preview = path.past_policy()
     assert (preview.policy, preview.tracer) == (None, None) and path.policy is not None and path.tracer is not None
     assert (preview.registry, preview.sessions, preview.plans) == (path.registry, path.sessions, path.plans)

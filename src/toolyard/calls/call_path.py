@@ -8,7 +8,7 @@ once. `CallPath` has the rest: registry, sessions, policy, tracer and current pl
 from __future__ import annotations
 
 import copy
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from threading import Lock
 from types import CoroutineType
@@ -111,25 +111,20 @@ def find_idle(registry: ToolRegistry, policy: Policy | None, settings: Settings,
     names = registry.snapshot.names
     if not names:
         return []
+    found: list[str] = []
     rules = () if policy is None else policy.rules
-    budgets = () if policy is None else policy.budgets
-    faults = () if settings.faults is None else settings.faults.rules
-    per_tool = settings.max_concurrent_calls_per_tool
-    globs = [
-        *((f"policy.rules[{number}]", rule.tools) for number, rule in enumerate(rules)),
-        *((f"policy.budgets[{number}]", budget.tools) for number, budget in enumerate(budgets)),
-        *((f"engine {engine}: faults.rules[{number}].tool", rule.tool) for number, rule in enumerate(faults)),
-        (f"engine {engine}: max_concurrent_calls_per_tool", per_tool if isinstance(per_tool, Mapping) else ()),
-    ]
-    found = [f"{where}: {text}" for where, given in globs for text in describe_idle(given, names, "tool")]
     tags = {tag for tool in registry for tag in tool.tags} if any(rule.tags for rule in rules) else set()
-    namespaces = registry.namespaces() if settings.namespaces else []
-    words: list[tuple[str, Iterable[str], Collection[str]]] = [
-        *((f"policy.rules[{number}].tags", rule.tags or (), tags) for number, rule in enumerate(rules)),
-        (f"engine {engine}: namespaces", settings.namespaces or (), namespaces),
-    ]
-    for where, wanted, known in words:
-        found += [f"{where}: {text}" for text in describe_idle(wanted, known, "tool", exact=True)]
+    for number, rule in enumerate(rules):
+        found += describe_idle(f"policy.rules[{number}]", rule.tools, names)
+        found += describe_idle(f"policy.rules[{number}].tags", rule.tags, tags, exact=True)
+    for number, budget in enumerate(() if policy is None else policy.budgets):
+        found += describe_idle(f"policy.budgets[{number}]", budget.tools, names)
+    for number, fault in enumerate(() if settings.faults is None else settings.faults.rules):
+        found += describe_idle(f"engine {engine}: faults.rules[{number}].tool", fault.tool, names)
+    if isinstance(per_tool := settings.max_concurrent_calls_per_tool, Mapping):
+        found += describe_idle(f"engine {engine}: max_concurrent_calls_per_tool", per_tool, names)
+    if settings.namespaces:
+        found += describe_idle(f"engine {engine}: namespaces", settings.namespaces, registry.namespaces(), exact=True)
     return found
 
 

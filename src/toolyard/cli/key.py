@@ -143,8 +143,8 @@ def _warn_of_idle_rules(config: Path | None, keys: Sequence[ApiKey]) -> None:
     names = [name for key in keys if key.revoked is None for name in (key.name, key.id)]
     for number, line in enumerate(read_named(config)[1].policy.rules):
         for option, globs in (("keys", line.rule.keys), ("approvers", line.rule.approvers)):
-            for text in describe_idle(globs or (), names, "existing key"):
-                warn(f"policy.rules[{number}].{option}: {text}")
+            for text in describe_idle(f"policy.rules[{number}].{option}", globs, names, "existing key"):
+                warn(text)
 
 
 @contextmanager

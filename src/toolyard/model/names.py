@@ -193,14 +193,16 @@ def glob_matcher(globs: Sequence[str]) -> Callable[[str], object]:
     return re.compile("|".join(map(fnmatch.translate, globs))).match
 
 
-def describe_idle(patterns: Iterable[str], known: Collection[str], what: str, *, exact: bool = False) -> Iterator[str]:
+def describe_idle(
+    where: str, patterns: Iterable[str] | None, known: Collection[str], what: str = "tool", *, exact: bool = False
+) -> Iterator[str]:
     """For each pattern that matches nothing known: so, and what may be meant. `exact` patterns are no globs."""
-    for pattern in patterns:
+    for pattern in patterns or ():
         if pattern not in known and (exact or not any(map(glob_matcher([pattern]), known))):
             sep = TOOL_NAMESPACE_SEP
             namespaces = {f"{name.partition(sep)[0]}{sep}*" for name in known if sep in name}
             near = find_similar(pattern, known if exact else sorted({*known, *namespaces}))
-            yield f"{pattern} matches no {what}{f'; did you mean {near[0]}?' if near else ''}"
+            yield f"{where}: {pattern} matches no {what}{f'; did you mean {near[0]}?' if near else ''}"
 
 
 _COMPARED = 500

@@ -144,13 +144,9 @@ class CatalogView:
     ) -> dict[str, list[str]]:
         """Return `notes` on namespaces and tags that no tool which the caller may see has; empty if there are none."""
         tools = self.list_visible(principal, snapshot) if namespaces or tags else ()
-        places = (
-            ("namespace", namespaces, {tool.namespace for tool in tools}),
-            ("tag", tags, {tag for tool in tools for tag in tool.tags}),
-        )
-        notes: list[str] = []
-        for name, given, known in places:
-            notes += [f"{name}: {text}" for text in describe_idle(given, known, "tool", exact=True)]
+        known = {tool.namespace for tool in tools}
+        notes = [*describe_idle("namespace", namespaces, known, exact=True)]
+        notes += describe_idle("tag", tags, {tag for tool in tools for tag in tool.tags}, exact=True)
         return {"notes": notes} if notes else {}
 
     def _search(

@@ -104,8 +104,8 @@ class FilterToolLoader(WrappedToolLoader):
         """Warn of globs that match none of the tools, which are usually misspelt."""
         names = {tool.qualified_name for tool in tools}
         for option, globs in (("include", self.include), ("exclude", self.exclude)):
-            for text in describe_idle(globs, names, "tool"):
-                _log.warning("%s: %s: %s", self.source, option, text)
+            for text in describe_idle(f"{self.source}: {option}", globs, names):
+                _log.warning("%s", text)
 
     def change(self, tool: Tool) -> Tool | None:
         """The tool, if it matches `include` and not `exclude`."""

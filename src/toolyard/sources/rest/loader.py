@@ -64,11 +64,11 @@ class Selection:
     def list_idle(self) -> list[str]:
         """The patterns that matched none of the operations so far, which are usually misspelt."""
         return [
-            f"{option}.{key}: {text}"
+            text
             for option, rules in (("include", self._include), ("exclude", self._exclude))
             for rule in rules
             for key, patterns in rule.items()
-            for text in describe_idle(patterns, self._seen[key], "operation")
+            for text in describe_idle(f"{option}.{key}", patterns, self._seen[key], "operation")
         ]
 
 
