@@ -27,6 +27,15 @@ class TestDeadline:
         assert engine.execute("s", [call("quick", x=1)])[0].result == 1
         assert codes(engine) == ["tool.timeout", "tool.unavailable", None]
 
+    @pytest.mark.parametrize(("effects", "effect", "advises"), [("read", "none", False), ("unknown", "unknown", True)])
+    def test_only_what_may_have_taken_effect_is_to_be_looked_into(self, effects, effect, advises):
+        async def sleep():
+            await asyncio.sleep(SOON)
+
+        engine = engine_of(sleep, effects=effects)
+        info = engine.execute("s", [call("sleep")], timeout=TINY)[0].error_info
+        assert (info.code, info.effect, bool(info.hint)) == ("tool.timeout", effect, advises)
+
     def test_with_release_the_session_goes_on_without_it(self):
         hung, engine = hanging_engine(abandoned="release")
         result = engine.execute("s", [call("hang")], timeout=SHORT)[0]

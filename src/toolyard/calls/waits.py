@@ -21,6 +21,7 @@ from toolyard.calls.call_path import Answerer, count_values
 from toolyard.calls.invocation import Invocation
 from toolyard.loop.threads import Threads, await_future
 from toolyard.model.errors import CallError, CallTimeout, SyncInAsyncError
+from toolyard.model.tool import Effects
 from toolyard.registry.function_call import await_answer, make_tool_error
 from toolyard.sessions.gate import Gate
 from toolyard.sessions.session import ENTERED_TURNS, EnteredTurn, Session
@@ -196,9 +197,10 @@ def deadline_error(invocation: Invocation) -> CallTimeout:
         return CallTimeout(
             f"{invocation.tool.qualified_name} could not begin before its deadline: all threads are busy", effect="none"
         )
+    hint = "it may still be running; find out whether it took effect before you call it again"
     return CallTimeout(
         f"{invocation.tool.qualified_name} did not answer before its deadline",
-        hint="it may still be running; find out whether it took effect before you call it again",
+        hint=None if invocation.tool.effects is Effects.READ else hint,
     )
 
 
