@@ -96,3 +96,25 @@ def test_a_wrapped_output_schema_is_reported():
 
 def test_a_tool_with_no_schema_still_declares_an_object():
     assert McpDialect([Tool("ping", "n")]).format_tools()[0]["inputSchema"] == {"type": "object"}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "is_kept"),
+    [
+        (r"^[a-z0-9_.-]+$", True),
+        (r"^(?:\d{3}|[^\s,\-]{1,}\.)(?=x)\/?$", True),
+        (r"^[\w.]+@[\w-]+$", True),
+        (r"^arn:aws\-cn:.+$", False),
+        (r"^[A-Z\~]+$", False),
+        (r"^[\w-.]+$", False),
+        (r"^(?i)abc$", False),
+        (r"^{[a-z]+}$", False),
+    ],
+)
+def test_patterns_of_output_schemas_that_javascript_refuses_are_left_out(pattern, is_kept):
+    """The SDK for TypeScript compiles every output schema of a list, and rejects the list if one fails."""
+    parts = {"type": "object", "properties": {"pattern": {"type": "string", "pattern": pattern}}}
+    tool = Tool("a", "n", output_parameters=parts)
+    dialect = McpDialect([tool])
+    sent = dialect.format_tools()[0]["outputSchema"]["properties"]["pattern"]
+    assert sent == ({"type": "string", "pattern": pattern} if is_kept else {"type": "string"})

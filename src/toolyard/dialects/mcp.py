@@ -6,6 +6,7 @@ wrapper is removed from a tool's schema when it is listed and from the value of 
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from toolyard.dialects.base import Dialect
@@ -18,7 +19,7 @@ from toolyard.model.json_schema import json_type
 from toolyard.model.tool import promises_output
 from toolyard.schema.admission import check_budget
 from toolyard.schema.fold import fold_schema
-from toolyard.schema.subschemas import References, map_references, types_of
+from toolyard.schema.subschemas import References, iter_schemas, map_children, map_references, types_of
 
 CALL_ID = "toolyard/call_id"
 """The `_meta` key of a call's id, for which params and results have no field."""
@@ -53,7 +54,28 @@ def wraps(tool: Tool) -> bool:
     return promises_output(tool) and is_wrapped(tool.output_parameters)
 
 
+_PORTABLE = re.compile(
+    r"""(?x: [^\\{}()\[\]] | \\[dDwWsSbB^$\\.*+?()\[\]{}|/nrtfv] | \((?: \?[:=!] | (?!\?)) | \) | \{\d+(?:,\d*)?\}
+    | \[\^?(?: [^\\\[\]-] | -(?!\\[dDwWsS]) | \\[dDwWsS](?!-[^\]]) | \\[\^$\\.*+?()\[\]{}|/nrtfv-] )*\] )*"""
+)
+"""Patterns that are valid in the strict mode of JavaScript, where `\\-` outside of brackets is not, nor is `(?i)`."""
+
+
+def _drop_patterns(schema: Schema, log: ChangeLog) -> Schema:
+    """Leave out patterns that are not portable: one that a client cannot compile makes it reject the whole list."""
+
+    def convert(part: Schema) -> Schema:
+        out = map_children(part, convert)
+        if isinstance(out.get("pattern"), str) and not _PORTABLE.fullmatch(out["pattern"]):
+            log.add((), "pattern left out of the output schema: some clients cannot compile it")
+            del out["pattern"]
+        return out
+
+    return convert(schema) if any("pattern" in part for part in iter_schemas(schema)) else schema
+
+
 def _write_output(schema: Schema, log: ChangeLog) -> Schema:
+    schema = _drop_patterns(schema, log)
     if is_object(schema):
         return _write_properties({**schema, "type": "object"})
     log.add((), 'output schema wrapped as {"result": ...}: MCP wants an object there')
