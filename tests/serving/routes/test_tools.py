@@ -373,7 +373,7 @@ def test_the_first_wire_drops_nothing_in_silence(yard, extra):
     [
         ("/v1/tools/echo:invoke", {"text": "hi"}, "arguments go into `args`"),
         ("/v1/calls", {"name": "echo", "arguments": {}}, "Fields of the body: calls,"),
-        ("/v1/calls", {"calls": [{"name": "echo", "args": {}}]}, "each with a `name` and its `arguments`"),
+        ("/v1/calls", {"calls": [{"name": "echo", "args": {}}]}, "each with `name` and `arguments`"),
         ("/arp/v1/tool-invocations", {"text": "hi"}, "with `args`"),
     ],
 )
