@@ -346,9 +346,10 @@ class TestClass:
             return found
         assert [places(found) for found in asyncio.run(ask())] == [["bodo"], ["bodo"]]
 
-def test_unmarked_ones_run_live(engine):
-    engine.setup("live")
-    assert places(engine.execute("live", [ToolCall("n::look", {"place": "live"})])) == ["live"]
+@pytest.mark.parametrize("place", ["live", pytest.param("vang", marks=pytest.mark.toolyard_cassette)])
+def test_unmarked_ones_run_live(engine, place):
+    engine.setup(place)
+    assert places(engine.execute(place, [ToolCall("n::look", {"place": place})])) == [place]
 """
 
 
@@ -357,13 +358,16 @@ def test_the_marker_alone_records_and_replays_whatever_engine_is_called(pytest_i
     assert "no cassette" in pytest_in(code=1)
     assert pytest_in.places == ["live"]
     pytest_in("--toolyard-record")
-    assert set(pytest_in.places[1:]) == {"oslo", "moss", "bodo", "live"}
+    assert set(pytest_in.places[1:]) == {"oslo", "moss", "bodo", "vang", "live"}
     assert sorted(os.listdir(tmp_path / "cassettes/test_it")) == [
         "TestClass.test_an_engine_of_a_fixture.jsonl",
         "test_a_yard_of_its_own.jsonl",
+        "test_unmarked_ones_run_live-vang.jsonl",
     ]
     pytest_in.asked.unlink()
-    assert "toolyard cassettes" not in pytest_in()
+    shown = pytest_in("--setup-show")
+    assert "toolyard cassettes" not in shown
+    assert shown.count("SETUP    F _toolyard_marked") == 3
     assert pytest_in.places == ["live"]
 
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 MARK = "toolyard_cassette"
 """Name of the marker and of the fixture behind it."""
+_OF_MARKED = "_toolyard_marked"
 DRIFT = "toolyard_drift"
 """Report property that carries the lines about drift of a test, also from another process."""
 _SHOWN = 20
@@ -132,7 +133,14 @@ def toolyard_cassette(request: pytest.FixtureRequest) -> Iterator[CassetteFixtur
     request.node.user_properties.extend((DRIFT, line) for line in lines)
 
 
-@pytest.fixture(autouse=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Take the fixture of marked tests away from all others, since it costs each 0.1 ms."""
+    if isinstance(item, pytest.Function) and item.get_closest_marker(MARK) is None:
+        # Another list, because all variants of a test share one, and a single variant may be marked.
+        item.fixturenames = [name for name in item.fixturenames if name != _OF_MARKED]
+
+
+@pytest.fixture(autouse=True, name=_OF_MARKED)
 def _toolyard_marked(request: pytest.FixtureRequest) -> Iterator[None]:
     """Route the calls of a marked test through its cassette."""
     if request.node.get_closest_marker(MARK) is None:
