@@ -107,8 +107,8 @@ def pytest_collection():
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Drop three of the six messages that xdist workers send per test: start, and successful setup and teardown. They take
-    a third of the time of a short test. What the others say of keywords nobody reads.
+    """Drop four of the six messages that xdist workers send per test: start, end, and successful setup and teardown. They
+    take a third of the time of a short test. What the others say of keywords nobody reads.
     """
     for worker in config.pluginmanager.get_plugins():
         if (send := getattr(worker, "sendevent", None)) is not None and config.option.durations is None:
@@ -116,8 +116,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _send_what_matters(send: Callable[..., None], name: str, **told: Any) -> None:
+    if name in ("logstart", "logfinish"):
+        return
     report = told.get("data", {})
-    if name != "logstart" and (report.get("when", "call") == "call" or report["outcome"] != "passed"):
+    if report.get("when", "call") == "call" or report["outcome"] != "passed":
         report["keywords"] = {}
         send(name, **told)
 
