@@ -248,5 +248,5 @@ def test_variables_in_a_path_are_replaced_and_an_unset_one_is_an_error(folder, t
 
 @pytest.mark.parametrize("take", [FileToolLoader, RESTToolLoader, ScriptToolLoader, SqliteStore])
 def test_what_is_no_place_is_refused_by_the_name_of_its_option(take):
-    with pytest.raises(TypeError, match=r"^(path|spec) must be a path or an address, not dict$"):
-        take(SPEC)
+    with pytest.raises(TypeError, match=r"^(path|spec) must be a path or an address, not list$"):
+        take([SPEC])
