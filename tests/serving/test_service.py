@@ -7,6 +7,7 @@ from waiting import until
 
 from serving.service_support import CORE, served
 from toolyard.model.errors import EnrichmentError, SessionError
+from toolyard.serving.identity import read_scopes
 from toolyard.serving.keys import KeyRing
 from toolyard.serving.service import BackgroundTasks
 from toolyard.sessions.records import open_records
@@ -78,3 +79,14 @@ def test_a_key_that_another_process_revokes_is_refused_here_soon(tmp_path):
         with closing(SqliteStore(path)) as store:
             KeyRing(open_records(store)).revoke(server.service.keys.find(token).key_id)
         assert until(lambda: server.get("/v1/tools", token=token).status == 401)
+
+
+def test_a_server_tells_at_start_of_rules_for_keys_and_of_scopes_that_match_nothing(tmp_path, caplog):
+    path, policy = tmp_path / "s.db", {"rules": [{"deny": "core::*", "keys": ["gest"]}]}
+    with closing(SqliteStore(path)) as store:
+        KeyRing(open_records(store)).create("guest", read_scopes(["*:list", "cor:execute"]))
+    with served({**CORE, "sessions": {"store": "sqlite", "path": str(path)}, "policy": policy}):
+        assert [record.getMessage() for record in caplog.records if "matches no" in record.getMessage()] == [
+            "policy.rules[0].keys: gest matches no existing key; did you mean guest?",
+            "scopes of key guest: cor matches no namespace; did you mean core?",
+        ]

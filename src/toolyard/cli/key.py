@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -28,7 +28,7 @@ from toolyard.cli.output import (
 )
 from toolyard.cli.yard import open_registry, read_named
 from toolyard.model.errors import ConfigError, ToolyardError
-from toolyard.model.names import describe_idle, glob_matcher
+from toolyard.model.names import glob_matcher
 from toolyard.serving.identity import KeyLimits, Scopes, read_scopes
 from toolyard.serving.keys import POLL_SECONDS, ApiKey, KeyRing
 from toolyard.sessions.records import open_records
@@ -60,13 +60,12 @@ def create_(
     with _open_ring(options.config) as ring:
         key, token = ring.create(name, scopes, expires=until, limits=KeyLimits(rate, burst, concurrency))
         _wait_for_servers()
-        keys = ring.list()
     if options.json:
         print_json({**_describe_key(key), "token": token})
         return 0
     print_text(token)
     _warn_of_namespaces(options.config, scopes)
-    _warn_of_idle_rules(options.config, keys)
+    _warn_of_idle_rules(options.config, ring)
     # Standard output contains only the token, for use in scripts.
     warn(f"key {key.id} ({key.name}) for {' '.join(key.scopes)}; the token is not shown again")
     return 0
@@ -76,7 +75,7 @@ def list_(*, options: YardOptions = YARD) -> int:
     """List the keys, without their tokens."""
     with _open_ring(options.config) as ring:
         keys = ring.list()
-    _warn_of_idle_rules(options.config, keys)
+    _warn_of_idle_rules(options.config, ring)
     entries = [_describe_key(key) for key in keys]
     columns = ["id", "name", "scopes", "state", "created", "expires"]
     rows = (
@@ -138,13 +137,9 @@ def _warn_of_namespaces(config: Path | None, scopes: Scopes) -> None:
             warn(describe_missing("namespace", glob, known, write_command(config, "tools")))
 
 
-def _warn_of_idle_rules(config: Path | None, keys: Sequence[ApiKey]) -> None:
-    """Warn of patterns for keys in the policy that no active key matches, which are usually misspelt."""
-    names = [name for key in keys if key.revoked is None for name in (key.name, key.id)]
-    for number, line in enumerate(read_named(config)[1].policy.rules):
-        for option, globs in (("keys", line.rule.keys), ("approvers", line.rule.approvers)):
-            for text in describe_idle(f"policy.rules[{number}].{option}", globs, names, "existing key"):
-                warn(text)
+def _warn_of_idle_rules(config: Path | None, ring: KeyRing) -> None:
+    for text in ring.find_idle(options.rule for options in read_named(config)[1].policy.rules):
+        warn(text)
 
 
 @contextmanager

@@ -14,13 +14,15 @@ import secrets
 import string
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from hashlib import sha256
 from typing import NoReturn
 
 import msgspec
 
+from toolyard.calls.policy import Rule
 from toolyard.model.errors import ConfigError
+from toolyard.model.names import describe_idle
 from toolyard.serving.http_fault import HttpFault
 from toolyard.serving.identity import KeyLimits, Principal, Scopes, read_scopes
 from toolyard.sessions.records import Records
@@ -164,6 +166,17 @@ class KeyRing:
         """Load and return all keys, including revoked and expired ones, oldest first."""
         self.load()
         return sorted((key for key, _ in self._keys.values()), key=lambda key: (key.created, key.id))
+
+    def find_idle(self, rules: Iterable[Rule], namespaces: Collection[str] = ()) -> Iterator[str]:
+        """Yield the patterns of rules that match no key, and those in the scopes of keys that match no namespace."""
+        keys = [principal for key, principal in self._keys.values() if key.revoked is None]
+        names = [name for key in keys for name in key.policy_keys]
+        for number, rule in enumerate(rules):
+            yield from describe_idle(f"policy.rules[{number}].keys", rule.keys, names, "existing key")
+            yield from describe_idle(f"policy.rules[{number}].approvers", rule.approvers, names, "existing key")
+        for key in keys if namespaces else ():
+            scoped = [grant.namespaces for grant in key.scopes.grants]
+            yield from describe_idle(f"scopes of key {key.name}", scoped, namespaces, "namespace")
 
     def count_usable(self) -> int:
         """Return the number of keys that are accepted now, as of the last poll."""

@@ -153,6 +153,9 @@ class Service:
         """Load registered tools and keys, and start the background tasks."""
         await self.loaded.start()
         await asyncio.to_thread(self.keys.load)
+        policy, namespaces = self.yard.tool_engine.policy, self.yard.tool_registry.namespaces()
+        for text in self.keys.find_idle(() if policy is None else policy.rules, namespaces):
+            _log.warning("%s", text)
         self._background.start()
 
     def end_waits(self) -> None:
