@@ -350,6 +350,7 @@ def test_a_session_unfolds_call_by_call_and_is_forked(page, url):
     page.goto(f"{url}/console/sessions/visit")
     page.keyboard.press("j")
     page.keyboard.press("j")
+    page.evaluate("document.querySelector('[data-swap]').swapIn()")  # a refresh keeps the row that has the focus
     page.keyboard.press("Enter")
     page.locator("#e2").get_by_text("Arguments").wait_for()
     assert page.locator(".timeline .bar").count() == 5

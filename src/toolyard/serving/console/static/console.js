@@ -17,7 +17,7 @@ function make(tag, options = {}, ...children) {
 const lastHtml = new Map();
 function replaceParts(html, ids, onlyIfChanged = false) {
   const page = new DOMParser().parseFromString(html, "text/html");
-  const focused = document.activeElement?.id, row = rowIndex(document.activeElement);
+  const focused = document.activeElement, row = rowIndex(focused);
   // Keep the scroll position in a list that grows: the first visible row stays where it is.
   const links = () => [...document.querySelectorAll("[data-rows] a[href]")], topOf = (link) => link.getBoundingClientRect().top;
   const anchor = onlyIfChanged && scrollY > 0 ? links().find((link) => topOf(link) > 0) : undefined;
@@ -36,7 +36,7 @@ function replaceParts(html, ids, onlyIfChanged = false) {
     for (const { id: inside } of open) byId(inside)?.parentElement.setAttribute("open", "");
   }
   if (found && page.title) document.title = page.title;
-  if (focused && document.activeElement?.id !== focused) (byId(focused) ?? linkAt(row))?.focus({ preventScroll: true });
+  if (focused && !focused.isConnected) (byId(focused.id) ?? linkAt(row))?.focus({ preventScroll: true });
   const again = anchor && links().find((link) => link.href === href);
   if (again) scrollBy(0, topOf(again) - top);
   updateTimes();
