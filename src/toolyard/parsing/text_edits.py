@@ -21,6 +21,7 @@ from yaml.tokens import FlowEntryToken
 from toolyard.model.errors import ConfigError, MalformedSource
 from toolyard.parsing.json_text import parse_json
 from toolyard.parsing.locations import JsonItem, iter_items, pass_blanks
+from toolyard.parsing.yaml_text import CORE_TAG, plain_scalar
 
 Path = Sequence[str]
 
@@ -274,9 +275,23 @@ def _append_json(text: str, path: Sequence[str], item: Any) -> str:
     return f"{text[:place]},{newline_of(text)}{indent}{_dump_json(item, text, indent)}{text[place:]}"
 
 
+class _Dumper(yaml.SafeDumper):
+    """Quotes texts that are something else in YAML 1.2, such as 1e3; PyYAML quotes those of YAML 1.1."""
+
+    def represent_text(self, text: str) -> ScalarNode:
+        try:
+            is_text = plain_scalar(text) == text
+        except ValueError:
+            is_text = False
+        return self.represent_scalar(f"{CORE_TAG}str", text, style=None if is_text else '"')
+
+
+_Dumper.add_representer(str, _Dumper.represent_text)
+
+
 def _append_yaml(text: str, path: Sequence[str], item: Any) -> str:
-    lines: list[str] = yaml.safe_dump(
-        item, sort_keys=False, default_flow_style=None, allow_unicode=True, width=math.inf
+    lines: list[str] = yaml.dump(
+        item, Dumper=_Dumper, sort_keys=False, default_flow_style=None, allow_unicode=True, width=math.inf
     ).splitlines()
     lines = [f"{'  ' if index else '- '}{line}" for index, line in enumerate(lines)]
     node: Node | None = yaml.compose(text, Loader=yaml.SafeLoader)
