@@ -16,6 +16,7 @@ from toolyard.insight.dataflow import enrichment, match
 from toolyard.insight.dataflow.artifact import Dataflow, pack_paths
 from toolyard.insight.dataflow.enrichment import DataflowEnrichment, EdgeLimits, compute_edges
 from toolyard.insight.dataflow.match import TOKENS, fit_types, token_vectors
+from toolyard.insight.dataflow.meaning import FOREIGN
 from toolyard.insight.dataflow.names import SORTS
 from toolyard.insight.dataflow.profile import read_profile, unpack_shape
 from toolyard.model.errors import ConfigError
@@ -282,6 +283,8 @@ def naive(tools, min_score):
         apart = tools[i].namespace != tools[j].namespace
         given_values = zip(first.outputs.kinds, first.outputs.nested, strict=True)
         for (output, nested), wanted in itertools.product(given_values, second.inputs.kinds):
+            if not apart and (output.role | wanted.role) & FOREIGN:
+                continue
             given = dict(zip(output.facets.keys, output.facets.weights, strict=True))
             shared = zip(wanted.facets.keys, wanted.facets.weights, strict=True)
             name = max((given[key] * weight for key, weight in shared if key in given), default=0.0)
