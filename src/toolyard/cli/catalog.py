@@ -24,11 +24,12 @@ from toolyard.dialects import get_dialect
 from toolyard.dialects.wire_names import read_wire_call
 from toolyard.model.call import ToolCall
 from toolyard.model.errors import ConfigError, DuplicateToolError, UnknownToolError
-from toolyard.model.report import LoadReport, Rejection
+from toolyard.model.report import LoadReport
 from toolyard.model.tool import Hit, Tool
 from toolyard.registry.bind import find_overloads
 
 _SHOWN = 50
+_DUPLICATE = DuplicateToolError.__name__
 
 
 def check(
@@ -77,7 +78,7 @@ def _show_report(report: LoadReport) -> None:
         rows = [(change, str(count), first) for change, (count, first) in ranked]
         print_table("Rewritten", ["change", "places", "first at"], rows)
     # Datasets repeat their tools: other rejections come first, so that thousands of duplicates do not hide them.
-    rejected = sorted(report.rejected, key=_is_duplicate)
+    rejected = sorted(report.rejected, key=lambda item: item.error == _DUPLICATE)
     if rejected:
         rows = [(item.where, item.tool or "", item.reason) for item in rejected[:_SHOWN]]
         print_table("Rejected", ["where", "tool", "why"], rows)
@@ -89,13 +90,9 @@ def _show_report(report: LoadReport) -> None:
     for what, total in totals:
         if total > _SHOWN:
             print_text(f"... and {total - _SHOWN} more {what}; --json lists all")
-    twins = sum(map(_is_duplicate, rejected))
+    twins = sum(item.error == _DUPLICATE for item in rejected)
     which = f" ({twins:,} of them duplicates)" if twins else ""
     print_text(f"{counted(report.loaded, 'tool')} loaded, {len(rejected):,} rejected{which}")
-
-
-def _is_duplicate(item: Rejection) -> bool:
-    return item.error == DuplicateToolError.__name__
 
 
 def tools(
