@@ -16,6 +16,10 @@ WRAPPED = {"type": "function", "function": A}
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "tools": [WRAPPED], "tool_choice": "auto"}
 
 
+def of_service(name):
+    return {"tool_name": name, "api_name": "find", "required_parameters": [], "method": "GET"}
+
+
 def load(tmp_path, text, name="tools.json", **options):
     path = tmp_path / name
     path.write_text(text if isinstance(text, str) else json.dumps(text, indent=1))
@@ -35,6 +39,7 @@ def load(tmp_path, text, name="tools.json", **options):
         ([{"tools": [A], "people": [{"name": "Bo", "age": 7}], "at": [{"name": "x", "args": {}}]}], ["default::a"]),
         ([{"id": "simple_0", "question": [[]], "function": [A]}], ["default::a"]),
         ({"tool_name": "Weather", "api_list": [A, B], "pricing": "FREE"}, ["Weather::a", "Weather::b"]),
+        ([{"query": "q", "api_list": [of_service("Vimeo"), of_service("a::b")]}], ["Vimeo::find", "default::find"]),
         ({"id": "x", "name": "Helper", "tools": [WRAPPED], "metadata": {}}, ["Helper::a"]),
         ([{"category": "x", "tools": [A]}, {"category": "y", "tools": [B]}], ["default::a", "default::b"]),
         ({"message": "hi", "tools": [A]}, ["default::a"]),

@@ -29,7 +29,7 @@ import msgspec
 from msgspec import Meta
 
 from toolyard.constants import TOOL_DEFAULT_NAMESPACE
-from toolyard.model.errors import ConfigError, DefinitionError, MalformedSource, SourceUnavailable
+from toolyard.model.errors import ConfigError, DefinitionError, InvalidNameError, MalformedSource, SourceUnavailable
 from toolyard.model.json_schema import file_type, json_type, pointer_of
 from toolyard.model.names import check_namespace, find_similar
 from toolyard.model.tool import Tool
@@ -359,9 +359,18 @@ class _CatalogReader:
             elif isinstance(raw, str):
                 raw = read_embedded(raw, "{")
             if inner is None:
-                yield CatalogEntry(raw, f"{prefix}/{index}", namespace, refused=refused)
+                yield CatalogEntry(raw, f"{prefix}/{index}", _find_service(raw) or namespace, refused=refused)
             else:
                 yield from inner
+
+
+def _find_service(raw: Any) -> str | None:
+    """The service of an API that names both, as rows of ToolBench do: services have APIs of the same name."""
+    service = raw.get("tool_name") if isinstance(raw, dict) and isinstance(raw.get("api_name"), str) else None
+    with suppress(InvalidNameError, TypeError):
+        check_namespace(service)
+        return service
+    return None
 
 
 def _find_container(document: dict[str, Any]) -> tuple[str | None, Any]:
