@@ -347,6 +347,20 @@ def test_a_required_argument_beside_the_path_of_a_collection_selects_one_as_it_d
     assert refused(engine, "show", **whose)
 
 
+def test_an_argument_that_is_an_array_selects_several_though_it_has_the_name_of_an_id():
+    several = {"type": "array", "items": TEXT}
+    show = taking(
+        operation("show", "GET", "/renders", an_object(renders={"type": "array", "items": THING})), id=several
+    )
+    tools = [
+        dataclasses.replace(show, parameters={**show.parameters, "required": ["id"]}),
+        operation("make", "POST", "/renders", THING, an_object(title=TEXT)),
+    ]
+    simulator = Simulator()
+    simulator.use_tools(tools)
+    assert simulator.profile(tools[0]).role.verb == "list"
+
+
 @pytest.mark.parametrize("made", [[], ["First", "Second"]])
 def test_a_collection_is_deleted_unless_the_call_chooses_some_of_it(made):
     path, bob = "/users/{user}/pets", {"user": "bob"}

@@ -356,7 +356,7 @@ def _find_key(tool: Tool, noun: str, *, loose: bool) -> str | None:
     properties = tool.parameters.get("properties")
     names = [str(name) for name in properties] if isinstance(properties, dict) else []
     found = _pick_key(names, noun)
-    if found is not None and not _properties_of(tool, found):
+    if found is not None and not _properties_of(tool, found) and not _takes_array(tool, found):
         return found
     if loose:
         required = tool.parameters.get("required") or ()
@@ -382,6 +382,12 @@ def _find_inner_key(tool: Tool, noun: str) -> tuple[str | None, str | None]:
         if key is not None:
             return name, key
     return None, None
+
+
+def _takes_array(tool: Tool, name: str) -> bool:
+    """True for an argument that is always an array, so that it selects several."""
+    node = tool.parameters["properties"][name]
+    return all(way.schema.get("type") == "array" for way in find_ways(tool.parameters, node))
 
 
 def _properties_of(tool: Tool, name: str) -> list[str]:
