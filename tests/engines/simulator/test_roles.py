@@ -55,6 +55,8 @@ def at(method, path, *arguments, lists=False):
         (("POST", "/pets/{petId}/archive"), ("act", "n/pets", "petId", ())),
         (("PUT", "/pet", "id"), ("replace", "n/pet", "id", ())),
         (("GET", "/settings"), ("get", "n/settings", None, ())),
+        (("DELETE", "/users/all"), ("delete", "n/users", None, ())),
+        (("GET", "/pets/{petId}/all"), ("get", "n/pets/{}/all", None, ("petId",))),
         (("POST", "/pages.json"), ("create", "n/pages", None, ())),
         (("POST", "/projects/{id}/merge_requests"), ("create", "n/projects/{}/merge_requests", None, ("id",))),
         (("POST", "/book-transfers"), ("create", "n/book-transfers", None, ())),

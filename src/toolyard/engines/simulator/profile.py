@@ -19,8 +19,7 @@ from toolyard.engines.simulator.roles import (
     GENERIC_NOUNS,
     NO_NEIGHBOURS,
     Neighbours,
-    drop_verb,
-    noun_of,
+    noun_by_path,
     nouns_of,
     own_names,
     role_of,
@@ -220,9 +219,8 @@ class Profile:
         self.is_free = is_any_object(self.values.root)
         """True if the result may be any object."""
         root = None if self.is_free else self.values.root
-        rest = tool.binding if isinstance(tool.binding, RestBinding) else None
-        noun = "" if rest is None else noun_of(drop_verb(rest, neighbours.spoken).path.split("/"))
-        self.role = role_of(tool, lists=root is not None and _is_list(root, noun), neighbours=neighbours)
+        lists = root is not None and _is_list(root, noun_by_path(tool, neighbours))
+        self.role = role_of(tool, lists=lists, neighbours=neighbours)
         noun = self.role.noun
         self.list_path: AnswerPath | None = None if root is None else find_list(root, noun)
         self.entity_path = None if root is None or self.role.verb == "list" else find_entity(root, noun)

@@ -119,9 +119,11 @@ def drop_verb(binding: RestBinding, spoken: Collection[str]) -> RestBinding:
 
 
 def _split_path(path: str) -> list[str]:
-    # Ignore the format of the response.
+    """The parts of a path, without the format of the response."""
     path = _ODATA_KEY.sub(r"/\2", path.removesuffix(".json").removesuffix(".xml"))
-    return [part for part in path.split("/") if part]
+    parts = [part for part in path.split("/") if part]
+    # `/users/all` is about the users.
+    return parts[:-1] if parts[1:] and parts[-1] == "all" and "{" not in parts[-2] else parts
 
 
 class Role(msgspec.Struct, frozen=True):
@@ -257,6 +259,12 @@ def noun_of(parts: Iterable[str]) -> str:
     plain = [part for part in parts if "{" not in part]
     words = split_identifier(plain[-1]) if plain else []
     return " ".join([*words[:-1], *map(singular, words[-1:])])
+
+
+def noun_by_path(tool: Tool, neighbours: Neighbours) -> str:
+    """The singular name of the entities that the path of a tool leads to; empty without a path."""
+    binding = tool.binding
+    return noun_of(_split_path(drop_verb(binding, neighbours.spoken).path)) if isinstance(binding, RestBinding) else ""
 
 
 def _role_by_last_word(
