@@ -249,6 +249,8 @@ def test_a_tool_that_the_simulator_plays_for_real_is_predicted_by_it():
         held = held_by(engine)
         assert held.preview.maker == "lm, which will answer it"
         assert finish(engine, held).differences == ()
+        engine.is_last_resort = True  # as in a config without engines
+        assert held_by(engine).preview.maker == "the schema simulator, which will answer it"
 
 
 async def test_a_task_predicts_the_same_way():

@@ -212,7 +212,11 @@ class SimulatedAnswerer:
             return f"{_THE_TOOL}, which only reads"
         if self._maker is not None:
             return self._maker
-        return f"{self.name}, which will answer it" if getattr(self._answerer, "foreseeable", False) else None
+        if not getattr(self._answerer, "foreseeable", False):
+            return None
+        # Nobody named an engine that answers because there is no other, so its name says nothing.
+        name = f"the {SCHEMA_SIMULATOR}" if getattr(self._answerer, "is_last_resort", False) else self.name
+        return f"{name}, which will answer it"
 
     def answer(self, invocation: Invocation) -> Any:
         """The value, or a coroutine for it."""
