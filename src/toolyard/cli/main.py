@@ -128,10 +128,11 @@ def completion(
     options: VerbOptions = OUTPUT,
 ) -> int:
     """Print shell completions: `eval "$(toolyard completion bash)"`."""
+    place = app.install_completion(shell=shell) if install else None
+    text = app.generate_completion(shell=shell) if place is None else place.read_text()
     # A file may be the first word, which the script does not know, so let bash fall back to file names.
-    text = app.generate_completion(shell=shell).replace("\ncomplete -F ", "\ncomplete -o default -F ")
-    if install:
-        place = app.install_completion(shell=shell)
+    text = text.replace("\ncomplete -F ", "\ncomplete -o default -F ")
+    if place is not None:
         place.write_text(text)
         text = str(place)
     return print_either(options.json, {"shell": shell, "installed" if install else "script": text}, text)
