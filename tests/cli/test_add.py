@@ -58,8 +58,16 @@ def spec_url():
         server.shutdown()
 
 
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    """A document that is larger than a config may be, written once."""
+    place = tmp_path_factory.mktemp("large") / "large.json"
+    place.write_text(json.dumps({**SPEC, "x-pad": "x" * MAX_CONFIG_BYTES}))
+    return place
+
+
 @pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
+def folder(tmp_path, monkeypatch, large):
     monkeypatch.chdir(tmp_path)
     for name in ("TOOLYARD_CONFIG", "TOOL_REGISTRY_DOMAINS", "PETS_TOKEN"):
         monkeypatch.delenv(name, raising=False)
@@ -69,7 +77,7 @@ def folder(tmp_path, monkeypatch):
     Path("catalog.yaml").write_text("[{name: get_weather, parameters: {}}]")
     Path("lines.jsonl").write_text('{"name": "a"}\n{"name": "b"}\n')
     Path("rows.json").write_text('{"name": "a"}\n{"name": "b"}\n')
-    Path("large.json").write_text(json.dumps({**SPEC, "x-pad": "x" * MAX_CONFIG_BYTES}))
+    Path("large.json").hardlink_to(large)
     return tmp_path
 
 

@@ -1,5 +1,7 @@
 """Tools that the tests both serve and call in process, to compare results."""
 
+from functools import cache
+
 from toolyard import Effects, Tool, ToolContext, ToolRegistry, function_tool
 from toolyard.model.errors import ToolFailed
 
@@ -47,19 +49,22 @@ def nest(value: list, times: int) -> list:
 
 
 def make_registry():
+    return ToolRegistry(make_tools())
+
+
+@cache
+def make_tools():
     """Tools that are simple, aliased, overloaded, failing, oddly named, and not callable."""
-    return ToolRegistry(
-        [
-            function_tool(add, namespace="desk", effects=Effects.READ, tags=["sums"]).replace(aliases=("plus",)),
-            function_tool(greet, namespace="desk"),
-            function_tool(nest, namespace="desk"),
-            function_tool(refuse, namespace="desk"),
-            function_tool(context, namespace="desk"),
-            function_tool(by_city, namespace="desk", name="overloaded"),
-            function_tool(by_place, namespace="desk", name="overloaded"),
-            function_tool(greet, namespace="desk", name="twice"),
-            function_tool(greet, namespace="other", name="twice"),
-            function_tool(size, namespace="wörk/shop", name="größe 100%"),
-            Tool("unanswered", "desk", "Nobody answers.", {"type": "object"}),
-        ]
+    return (
+        function_tool(add, namespace="desk", effects=Effects.READ, tags=["sums"]).replace(aliases=("plus",)),
+        function_tool(greet, namespace="desk"),
+        function_tool(nest, namespace="desk"),
+        function_tool(refuse, namespace="desk"),
+        function_tool(context, namespace="desk"),
+        function_tool(by_city, namespace="desk", name="overloaded"),
+        function_tool(by_place, namespace="desk", name="overloaded"),
+        function_tool(greet, namespace="desk", name="twice"),
+        function_tool(greet, namespace="other", name="twice"),
+        function_tool(size, namespace="wörk/shop", name="größe 100%"),
+        Tool("unanswered", "desk", "Nobody answers.", {"type": "object"}),
     )
