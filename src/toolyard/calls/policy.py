@@ -17,9 +17,9 @@ from msgspec import UNSET, Meta, UnsetType
 from toolyard.calls.approval import Approval
 from toolyard.calls.approvals import KEEP
 from toolyard.calls.budgets import NO_BUDGETS, Budget, Ledger
-from toolyard.model.bases import list_given
 from toolyard.model.call import Mode
 from toolyard.model.errors import ConfigError, Denied
+from toolyard.model.json_schema import list_given
 from toolyard.model.names import ToolGlobs, glob_matcher
 from toolyard.model.tool import Effects, Tool
 from toolyard.schema.options import Text, check_fields, read_option, read_options

@@ -17,9 +17,9 @@ from msgspec import UNSET, Meta, UnsetType
 from toolyard.calls.invocation import Invocation
 from toolyard.calls.journal import CallLogOptions, Journal, new_call_number
 from toolyard.calls.sinks import CallEvent, JsonlSink, Level, LoggingSink
-from toolyard.model.bases import list_given
 from toolyard.model.call import Mode, ToolCall, ToolResult
 from toolyard.model.errors import ConfigError, Interrupted
+from toolyard.model.json_schema import list_given
 from toolyard.model.tool import Tool
 from toolyard.parsing.json_text import json_decoder
 from toolyard.registry.bind import Bound

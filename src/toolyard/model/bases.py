@@ -1,4 +1,4 @@
-"""Base classes: msgspec structs that pass for dataclasses, and objects closed by `with`; and lists given in code.
+"""Base classes: msgspec structs that pass for dataclasses, and objects closed by `with`.
 
 `dataclasses.asdict`, `replace`, `fields` and pydantic work on `DataclassStruct`. It stays a struct because real
 dataclasses take five times as long to create and compare. The equivalent dataclass is made on first use, so that
@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self
 
 import msgspec
 
@@ -90,15 +89,3 @@ class Closing(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.aclose()
-
-
-T = TypeVar("T")
-
-
-def list_given(given: Iterable[T], what: str) -> list[T]:
-    """The items of an argument; `TypeError` for a single one, and for a text or mapping, whose items are not meant."""
-    if isinstance(given, (str, bytes, Mapping)):
-        raise TypeError(f"expected a list of {what}, not {type(given).__name__}")
-    if not isinstance(given, Iterable):
-        raise TypeError(f"expected a list of {what}, got one {type(given).__name__}; put it into a list")
-    return list(given)

@@ -1,4 +1,4 @@
-"""The vocabulary of JSON Schema, and JSON values: their type names, pointers, copies and size once serialised.
+"""The vocabulary of JSON Schema, and values: their type names, pointers, copies and size as JSON; lists of arguments.
 
 Every reference to a shared object counts again for the size.
 """
@@ -9,7 +9,9 @@ import gc
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set, ValuesView
 from itertools import chain, islice
-from typing import Any, cast
+from typing import Any, TypeVar, cast
+
+T = TypeVar("T")
 
 SCHEMA_MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
 """Keywords whose value maps arbitrary names to subschemas."""
@@ -90,6 +92,15 @@ def file_type(value: object) -> str:
     """The name of a value's type in a file that people write, where an object is a mapping and an array is a list."""
     kind = json_type(value)
     return {"object": "mapping", "array": "list", "string": "text"}.get(kind, kind)
+
+
+def list_given(given: Iterable[T], what: str) -> list[T]:
+    """The items of an argument; `TypeError` for a single one, and for a text or mapping, whose items are not meant."""
+    if isinstance(given, (str, bytes, Mapping)):
+        raise TypeError(f"expected a list of {what}, not {type(given).__name__}")
+    if not isinstance(given, Iterable):
+        raise TypeError(f"expected a list of {what}, got one {type(given).__name__}; put it into a list")
+    return list(given)
 
 
 def types_of_value(value: object) -> set[str]:

@@ -8,8 +8,8 @@ from graphlib import CycleError, TopologicalSorter
 from operator import attrgetter, is_
 from typing import Any
 
-from toolyard.model.bases import list_given
 from toolyard.model.errors import DefinitionError, EnrichmentError, InvalidSchemaError, ToolyardError
+from toolyard.model.json_schema import list_given
 from toolyard.model.names import find_similar
 from toolyard.model.tool import FIELDS, Schema, Tool
 from toolyard.parsing import paused_gc

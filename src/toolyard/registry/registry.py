@@ -18,9 +18,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from toolyard.constants import TOOL_DEFAULT_NAMESPACE
-from toolyard.model.bases import Closing, list_given
+from toolyard.model.bases import Closing
 from toolyard.model.call import ToolCall, ToolContext
 from toolyard.model.errors import DefinitionError, EnrichmentError, InvalidArguments, ToolyardError, UnknownToolError
+from toolyard.model.json_schema import list_given
 from toolyard.model.names import show
 from toolyard.model.report import LoadReport
 from toolyard.model.tool import SearchResults, Tool

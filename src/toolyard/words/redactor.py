@@ -19,9 +19,8 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Any
 
-from toolyard.model.bases import list_given
 from toolyard.model.errors import ConfigError
-from toolyard.model.json_schema import split_pointer
+from toolyard.model.json_schema import list_given, split_pointer
 from toolyard.words.identifiers import split_ascii_identifier
 
 REDACTED = "[redacted]"
