@@ -361,6 +361,19 @@ def test_an_argument_that_is_an_array_selects_several_though_it_has_the_name_of_
     assert simulator.profile(tools[0]).role.verb == "list"
 
 
+def test_what_is_asked_for_by_its_name_is_changed_by_it_though_the_answer_to_a_change_shows_nothing_of_it():
+    remote = an_object(name=TEXT, title=TEXT)
+    engine = played(
+        operation("make", "POST", "/remotes", remote, remote),
+        operation("show", "GET", "/remotes/{remote_id}", remote),
+        operation("every", "GET", "/remotes", {"type": "array", "items": remote}),
+        operation("change", "PATCH", "/remotes/{remote_id}", an_object(task=TEXT), an_object(title=TEXT)),
+    )
+    ask(engine, "make", name="west", title="First")
+    ask(engine, "change", remote_id="west", title="Second")
+    assert ask(engine, "every") == [ask(engine, "show", remote_id="west")] == [{"name": "west", "title": "Second"}]
+
+
 @pytest.mark.parametrize("made", [[], ["First", "Second"]])
 def test_a_collection_is_deleted_unless_the_call_chooses_some_of_it(made):
     path, bob = "/users/{user}/pets", {"user": "bob"}

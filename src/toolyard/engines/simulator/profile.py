@@ -238,8 +238,8 @@ class Profile:
         """Normalised names of fields that no update changes."""
         shown = self.entity_path.properties if self.entity_path is not None else {}
         nameless = {"name"} == {"name", *self.role.fields}.intersection(map(plain_letters, shown))
-        if self.role.key is not None and (nameless or self.role.verb == "delete"):
-            # The entity has no id, so it is requested by name; a delete does not show its fields.
+        if self.role.key is not None and (nameless or self.role.verb != "get"):
+            # The entity has no id, so it is requested by name; a change may not show its fields.
             self.role = msgspec.structs.replace(self.role, fields=(*self.role.fields, "name"))
         self.plain = self.role.verb == "none" and not self.role.writes and not self.is_free
         """True if the result depends on nothing but the arguments."""
