@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 from benchmarks.simulator_evidence import (
+    LINKS,
     answers_with_id,
     body_of,
     find_alike,
@@ -118,6 +119,8 @@ class Chain:
         self._scope: dict[str, Any] = {}
         self._known: dict[str, Any] = {}
         self._sent: dict[str, Any] = {}
+        self._targets: set[str] = set()
+        """The fields with URLs that were sent, such as the target of a webhook."""
 
     def run(self) -> None:
         """Run the steps."""
@@ -142,7 +145,9 @@ class Chain:
         fields = get.role.fields
         _, thing = locate_entity(made.result, get.role)
         body = body_of(create, arguments)
-        self._known = {**(body if isinstance(body, dict) else {}), **sent_entity(body, thing, get.role.noun), **thing}
+        about = sent_entity(body, thing, get.role.noun)
+        self._known = {**(body if isinstance(body, dict) else {}), **about, **thing}
+        self._targets = about.keys() & set(LINKS)
         if self._key(get) is None:
             self.nameless = not answers_with_id(create, fields)
             self._note("id", False, "nothing to call it by")
@@ -215,7 +220,7 @@ class Chain:
         fields = self._verbs["get"].role.fields
         if result.is_error:
             return []
-        return find_entities(result.result, fields, _calls(self._known, fields)) or find_alike(
+        return find_entities(result.result, fields, self._names(fields)) or find_alike(
             result.result, self._sent, fields
         )
 
@@ -244,12 +249,18 @@ class Chain:
             sent = self._compare("update", get, body, got.result)
             self._sent = {**self._sent, **sent}
             self._known |= {name: value for name, value in sent.items() if name in self._known}
+            self._targets |= sent.keys() & set(LINKS)
 
     def _key(self, profile: Profile | None) -> str | None:
         """The key by which that tool can identify the entity, from what a caller knows about it."""
         if profile is None or profile.role.key is None:
             return None
-        return next((name for name in _calls(self._known, profile.role.fields) if self._takes(profile, name)), None)
+        return next((name for name in self._names(profile.role.fields) if self._takes(profile, name)), None)
+
+    def _names(self, fields: tuple[str, ...]) -> list[str]:
+        """The values that may identify the entity; of a URL that was sent only if it has no others."""
+        own = {name: value for name, value in self._known.items() if name not in self._targets}
+        return _calls(own, fields) or _calls(self._known, fields)
 
     def _can_list(self) -> bool:
         profile = self._verbs.get("list")

@@ -15,7 +15,7 @@ from toolyard.words.identifiers import plain_letters, singular
 Path = tuple[str, ...]
 _ABOUT = frozenset(("metadata", "meta", "attributes", "properties", "sys", "system", "info"))
 """Parts of an entity that may contain its name."""
-_LINKS = ("uri", "href", "self", "selflink", "url", "location", "link", "links")
+LINKS = ("uri", "href", "self", "selflink", "url", "location", "link", "links")
 """Fields with the URL of an entity that has no id."""
 _IDS = ("id", "uuid", "guid", "sid", "gid", "uid", "pk")
 _DEEPEST = 4
@@ -39,7 +39,7 @@ def open_value(value: Any) -> Any:
 
 def read_link(found: Any) -> str:
     """The URL that an entity gives as its own, from whose path its id can be read; empty if none."""
-    for name in _LINKS:
+    for name in LINKS:
         link = found.get(name)
         if isinstance(link, list):
             link = next((item for item in link if isinstance(item, dict) and item.get("rel") == "self"), None)
@@ -229,7 +229,7 @@ def answers_with_id(profile: Profile, fields: Path, *, listed: bool = False) -> 
             items = items_of(profile.values, node)
             below += [(True, items)] if items is not None else []
             names = names_of(profile.values, node)
-            if inside == listed and any(plain_letters(name) in (*fields, *_LINKS) for name in names):
+            if inside == listed and any(plain_letters(name) in (*fields, *LINKS) for name in names):
                 return True
             below += [(inside, sub) for sub in names.values()]
         level = below
