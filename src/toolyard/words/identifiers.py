@@ -109,6 +109,46 @@ CRUD_BY_METHOD: Mapping[str, CrudVerb] = {
 }
 """The operation of an HTTP method on a path that names one entity; `post` is missing, since it depends on the path."""
 
+_STATES = {
+    "accept": "accepted",
+    "activate": "active activated enabled",
+    "approve": "approved accepted",
+    "archive": "archived",
+    "block": "blocked",
+    "cancel": "cancelled canceled",
+    "close": "closed",
+    "complete": "completed complete done finished",
+    "confirm": "confirmed",
+    "deactivate": "inactive deactivated disabled",
+    "decline": "declined rejected",
+    "deliver": "delivered",
+    "disable": "disabled inactive",
+    "enable": "enabled active",
+    "finish": "finished completed done",
+    "lock": "locked",
+    "merge": "merged",
+    "pause": "paused",
+    "pay": "paid",
+    "publish": "published live",
+    "refund": "refunded",
+    "reject": "rejected declined denied",
+    "reopen": "reopened open",
+    "resolve": "resolved solved closed",
+    "resume": "active running resumed",
+    "run": "running started active",
+    "send": "sent",
+    "ship": "shipped",
+    "stop": "stopped inactive",
+    "suspend": "suspended",
+    "unarchive": "active unarchived",
+    "unblock": "active unblocked",
+    "unlock": "unlocked",
+    "unpublish": "draft unpublished",
+    "void": "voided void",
+}
+STATES_BY_ACTION = {action: tuple(states.split()) for action, states in _STATES.items()}
+"""The states of an entity after an action, likeliest first."""
+
 Answer = Literal["thing", "list", "flag", "number", "id", "success", "converted"]
 """What a tool named by a verb returns: an entity, several of them, yes or no, a number, the id of a new entity, whether
 it succeeded, or its input in another form."""

@@ -17,6 +17,7 @@ from toolyard.schema.fold import find_ways
 from toolyard.words.identifiers import (
     CRUD_BY_METHOD,
     CRUD_BY_VERB,
+    STATES_BY_ACTION,
     CrudVerb,
     is_plural,
     plain_letters,
@@ -40,6 +41,8 @@ _NOUN_LIKE_VERBS |= {"archive", "pay", "run", "transfer", "merge"}
 """Verbs that also begin names of entities: `/merge_requests`, `/pay-runs`."""
 _PATH_VERBS = {"create": "post", "get": "get", "update": "patch", "delete": "delete"}
 """The methods that verbs in paths stand for: `/events/view/{id}`, `/get/domain/{id}`."""
+_PATH_ACTIONS = STATES_BY_ACTION.keys() - {"refund"}
+"""Actions in paths: `/orders/{id}/refund` may also make a refund."""
 _PARAMETER = re.compile(r"\{([^{}]+)\}")
 _ODATA_KEY = re.compile(r"\(('?)(\{[^{}]+\})\1\)")
 """A key in OData's syntax: `/Products({id})`."""
@@ -144,6 +147,8 @@ class Role(msgspec.Struct, frozen=True):
     """True if there is only one entity of that kind in each scope."""
     writes: bool = False
     """True if the tool is not idempotent."""
+    action: str = ""
+    """For `act`, the verb: `cancel`."""
     holder: str | None = None
     """The argument that has the key in it, and is the entity as a whole: `PUT /pets` with `{"pet": {"id": 7}}`."""
 
@@ -160,7 +165,15 @@ def role_of(tool: Tool, *, lists: bool, neighbours: Neighbours = NO_NEIGHBOURS) 
     else:
         role = _role_by_name(tool, tool.name, "", lists)
     writes = tool.effects is Effects.WRITE or role.verb in ("create", "act")
-    return msgspec.structs.replace(role, kind=_full_kind(tool, role.kind), writes=writes)
+    action = _find_action(tool) if role.verb == "act" else ""
+    return msgspec.structs.replace(role, kind=_full_kind(tool, role.kind), writes=writes, action=action)
+
+
+def _find_action(tool: Tool) -> str:
+    """The first verb of an action at the end of the path, or in the name."""
+    end = tool.binding.path.rpartition("/")[2] if isinstance(tool.binding, RestBinding) else ""
+    words = (*split_identifier(end.rpartition("}")[2]), *split_identifier(tool.name))
+    return next((word for word in words if word in STATES_BY_ACTION), "")
 
 
 def fields_of(key: str, noun: str) -> tuple[str, ...]:
@@ -274,8 +287,8 @@ def _role_by_last_word(
     words = split_identifier(parts[-1]) if parts else []
     method = binding.method.lower()
     kind, scope = _collection_of(parts, named)
-    spoken = [word for word in words if word in CRUD_BY_VERB]
-    asked = [word for word in spoken if CRUD_BY_VERB[word] in ("get", "list")]
+    spoken = [word for word in words if word in CRUD_BY_VERB or word in _PATH_ACTIONS]
+    asked = [word for word in spoken if CRUD_BY_VERB.get(word) in ("get", "list")]
     if method == "get":
         spoken = asked
     if (len(words) > 1 and words[0] in _NOUN_LIKE_VERBS and is_plural(words[-1])) or (
@@ -284,7 +297,7 @@ def _role_by_last_word(
         spoken = []
     if spoken and (len(words) > 1 or method == "post" or spoken[0] in ("search", "find", "list")):
         front, scope = _collection_of(parts[:-1], named)
-        if len(parts) > 1 and "{" in parts[-2] and CRUD_BY_VERB[spoken[0]] in ("act", "get", "update"):
+        if len(parts) > 1 and "{" in parts[-2] and CRUD_BY_VERB.get(spoken[0], "act") in ("act", "get", "update"):
             item = _role_by_path(tool, _drop_last_part(binding, parts), lists, neighbours)
             return msgspec.structs.replace(item, verb="act" if method != "get" else item.verb)
         role = _role_by_name(tool, parts[-1], noun_of(parts[:-1]), lists)
@@ -334,9 +347,11 @@ def _role_by_name(tool: Tool, name: str, context: str, lists: bool) -> Role:
         (index for index in (0, len(words) - 1, *range(len(words))) if words and words[index] in CRUD_BY_VERB),
         None,
     )
+    if words and words[0] in STATES_BY_ACTION:
+        at = 0
     if at is None:
         return Role()
-    verb = CRUD_BY_VERB[words[at]]
+    verb = CRUD_BY_VERB.get(words[at], "act")
     rest = words[:at] + words[at + 1 :]
     cut = next((index for index, word in enumerate(rest) if word in _PREPOSITIONS), len(rest))
     if verb in ("create", "delete") and rest[:1] in (["to"], ["from"]):

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from toolyard.calls.invocation import Invocation
+from toolyard.engines.simulator.actions import find_changes, first_states, shown_fields
 from toolyard.engines.simulator.containers import is_short, spellings_of
 from toolyard.engines.simulator.draw import Draw, GaveUp, encode
 from toolyard.engines.simulator.entities import (
@@ -139,6 +140,9 @@ class CrudCall:
             fresh = frozenset(map(plain_letters, sent))
             hidden = store.read_hidden(number)
             store.keep_hidden(number, {name: hidden[name] for name in hidden if plain_letters(name) not in fresh})
+        elif role.verb == "act":
+            changed = find_changes(role.action, known, shown_fields(self._profile))
+            known, fresh = merge_fields(known, changed), frozenset(map(plain_letters, changed))
         return self._writer.show_entity(number, known, arguments, fresh)
 
     def _merge_sent(self, known: Fields, sent: Fields) -> Fields:
@@ -160,6 +164,7 @@ class CrudCall:
         if several and not one:
             return self._create_all(several, arguments)
         known = self._writer.drop_unfit_id(copy_json(several[0] if several else self._profile.sent_fields(arguments)))
+        known = merge_fields(first_states(shown_fields(self._profile)), known)
         number = self._store.add(known, {})
         self._store.mark_written()
         ids = self._writer.assign_ids(number, known, path)
