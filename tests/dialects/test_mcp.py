@@ -109,6 +109,9 @@ def test_a_tool_with_no_schema_still_declares_an_object():
         (r"^[\w-.]+$", False),
         (r"^(?i)abc$", False),
         (r"^{[a-z]+}$", False),
+        (r"^[a-z]{1,3}?-(?:a|b)*?x+$", True),
+        (r"^(?:a|b)++$", False),
+        (r"^a{2}{3}$", False),
     ],
 )
 def test_patterns_of_output_schemas_that_javascript_refuses_are_left_out(pattern, is_kept):
@@ -118,3 +121,16 @@ def test_patterns_of_output_schemas_that_javascript_refuses_are_left_out(pattern
     dialect = McpDialect([tool])
     sent = dialect.format_tools()[0]["outputSchema"]["properties"]["pattern"]
     assert sent == ({"type": "string", "pattern": pattern} if is_kept else {"type": "string"})
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"not": {"pattern": "(?i)^x-"}},
+        {"oneOf": [{"pattern": "(?i)^a"}, {"pattern": "(?i)^b"}]},
+        {"patternProperties": {"(?i)^x-": {}}, "additionalProperties": False},
+    ],
+)
+def test_an_output_schema_without_such_patterns_allows_all_that_it_allowed(part):
+    tool = Tool("a", "n", output_parameters={"type": "object", "properties": {"b": {"title": "B", **part}}})
+    assert McpDialect([tool]).format_tools()[0]["outputSchema"]["properties"] == {"b": {"title": "B"}}

@@ -55,23 +55,35 @@ def wraps(tool: Tool) -> bool:
 
 
 _PORTABLE = re.compile(
-    r"""(?x: [^\\{}()\[\]] | \\[dDwWsSbB^$\\.*+?()\[\]{}|/nrtfv] | \((?: \?[:=!] | (?!\?)) | \) | \{\d+(?:,\d*)?\}
-    | \[\^?(?: [^\\\[\]-] | -(?!\\[dDwWsS]) | \\[dDwWsS](?!-[^\]]) | \\[\^$\\.*+?()\[\]{}|/nrtfv-] )*\] )*"""
+    r"""(?x: [\^$|] | \\[bB] | \((?: \?[:=!] | (?!\?))
+    | (?: [^\\{}()\[\]^$|*+?] | \\[dDwWsS^$\\.*+?()\[\]{}|/nrtfv] | \)
+        | \[\^?(?: [^\\\[\]-] | -(?!\\[dDwWsS]) | \\[dDwWsS](?!-[^\]]) | \\[\^$\\.*+?()\[\]{}|/nrtfv-] )*\] )
+      (?: (?: [*+?] | \{\d+(?:,\d*)?\} ) \?? )? )*"""
 )
-"""Patterns that are valid in the strict mode of JavaScript, where `\\-` outside of brackets is not, nor is `(?i)`."""
+"""Patterns that JavaScript accepts in strict mode, where `\\-` outside of brackets, `(?i)` and `a++` are not."""
+_NARROWED = ("not", "if", "oneOf", "contains")
+"""Keywords that may allow less if their schemas allow more."""
+
+
+def _is_portable(part: Schema) -> bool:
+    patterns = [part.get("pattern"), *(part.get("patternProperties") or ())]
+    return all(not isinstance(pattern, str) or _PORTABLE.fullmatch(pattern) for pattern in patterns)
 
 
 def _drop_patterns(schema: Schema, log: ChangeLog) -> Schema:
     """Leave out patterns that are not portable: one that a client cannot compile makes it reject the whole list."""
+    if all(map(_is_portable, iter_schemas(schema))):
+        return schema
 
     def convert(part: Schema) -> Schema:
         out = map_children(part, convert)
-        if isinstance(out.get("pattern"), str) and not _PORTABLE.fullmatch(out["pattern"]):
-            log.add((), "pattern left out of the output schema: some clients cannot compile it")
-            del out["pattern"]
-        return out
+        dropped = {key for key in _NARROWED if out.get(key) != part.get(key)}
+        if not _is_portable(part):
+            dropped |= {"pattern", "patternProperties", "additionalProperties", "unevaluatedProperties"}
+        return {key: value for key, value in out.items() if key not in dropped}
 
-    return convert(schema) if any("pattern" in part for part in iter_schemas(schema)) else schema
+    log.add((), "patterns left out of the output schema: some clients cannot compile them")
+    return convert(schema)
 
 
 def _write_output(schema: Schema, log: ChangeLog) -> Schema:
