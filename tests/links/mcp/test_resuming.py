@@ -1,12 +1,15 @@
 """Resuming a stream: a request that the server has received is never sent again; and lost sessions."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
-from waiting import SOON
+from waiting import SOON, until
 
 from links.fake_server import respond
 from links.mcp.conftest import in_seconds, text_of
 from links.mcp.test_streamable import legacy, server_at, works  # noqa: F401 - a fixture
-from links.mcp.web_server import WebServer, event, respond_rpc_error, stream
+from links.mcp.web_server import WebServer, event, respond_result, respond_rpc_error, stream, text
 from toolyard.model.errors import CallTimeout, Interrupted, ToolFailed
 
 BROKEN = event("", number=7, retry=10)
@@ -74,6 +77,35 @@ def test_an_error_on_the_resumed_stream_is_passed_on(legacy, links):  # noqa: F8
     with pytest.raises(Exception, match="no") as raised:
         links(server_at(legacy)).call("pay", {})
     assert (raised.value.info.code, raised.value.info.effect) == ("tool.denied", "none")
+
+
+def test_a_server_that_knows_no_ping_keeps_its_session(legacy, links):  # noqa: F811
+    legacy.methods["ping"] = respond_rpc_error(-32601, "Method not found", status=400)
+    legacy.calls["browse"] = respond_rpc_error(-32602, "what?", status=400)
+    link = links(server_at(legacy))
+    with pytest.raises(ToolFailed, match="what"):
+        link.call("browse", {})
+    assert len(called(legacy, "browse")) == 1
+
+
+@pytest.mark.parametrize("status", [400, 404])
+def test_calls_that_learn_late_of_a_lost_session_are_made_again_too(legacy, links, status):  # noqa: F811
+    """Calls were sent at the same time; the server has restarted, and one hears of it after the session has ended."""
+    link, both = links(server_at(legacy)), threading.Barrier(2)
+    link.list_tools()
+    legacy.session = "s-2"
+    refuse = legacy.methods["ping"] = respond_rpc_error(-32000, "No valid session ID", status=status)
+
+    def answer(connection, request):
+        if request.headers["mcp-session-id"] == legacy.session:
+            return respond_result(text("on"))(connection, request)
+        if both.wait(SOON) == 0:
+            until(lambda: [message["method"] for message in legacy.sent].count("initialize") == 2)
+        return refuse(connection, request)
+
+    legacy.methods["tools/call"] = answer
+    with ThreadPoolExecutor(2) as threads:
+        assert all(threads.map(works, [link, link]))
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,8 @@ class StreamableWire(WebWire):
         self._was_open = False
         self._has_failed = False
         """Whether the stream for notifications could not be opened the last time."""
+        self._is_lost = False
+        """Whether the server has forgotten the session."""
 
     async def open(self) -> None:
         """Nothing to do: there is no connection to open."""
@@ -118,7 +120,7 @@ class StreamableWire(WebWire):
     def _end_lost_session(self, error: Unavailable | SessionLostError) -> None:
         """Report the loss if the server cannot be reached, or does not know us; there is no session left to end."""
         if isinstance(error, SessionLostError):
-            error = Unavailable(f"{self.peer.name} has forgotten our session")
+            error, self._is_lost = Unavailable(f"{self.peer.name} has forgotten our session"), True
         elif error.info.effect != "none" or error.info.details:
             return
         self.session = None
@@ -252,7 +254,8 @@ class StreamableWire(WebWire):
         if answer.is_success:
             return make_status_error(self.peer.name, answer.status, "", self.peer.redactor)
         error, code = await self._read_failure(answer)
-        if self.session is not None and self.version is not None:
+        # Requests that were sent together learn of the loss one after another.
+        if self._is_lost or (self.session is not None and self.version is not None):
             if answer.status == HTTPStatus.NOT_FOUND:
                 return SessionLostError()
             # Servers differ in how they say 400 of an unknown session, so a ping decides.
@@ -265,7 +268,7 @@ class StreamableWire(WebWire):
     ) -> CallError | SessionLostError:
         """The error to raise: the server's own if it still knows the session; otherwise the loss is reported."""
         fault = error.fault if isinstance(error, SessionLostError) else None
-        if fault is not None and await self._is_session_known(deadline):
+        if fault is not None and not self._is_lost and await self._is_session_known(deadline):
             return fault
         self._end_lost_session(error)
         return error
@@ -282,8 +285,7 @@ class StreamableWire(WebWire):
             return False
         except CallError as error:
             # No response does not show that it is invalid, and ending it would fail other calls.
-            is_known = isinstance(error, RequestRefused | CallTimeout | Unavailable)
-            return is_known and status_of(error) != HTTPStatus.BAD_REQUEST
+            return isinstance(error, RequestRefused | CallTimeout | Unavailable)
         return True
 
 
