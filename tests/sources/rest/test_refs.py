@@ -78,6 +78,11 @@ def test_the_operator_may_open_a_larger_folder(folder):
     assert tool.output_parameters["$defs"]["secret"]["description"] == "secret"
 
 
+def test_a_document_that_is_given_itself_refers_to_files_in_a_folder_that_is_named(folder):
+    (tool,) = RESTToolLoader(answering("sub/owner.yaml#/Owner"), ref_root=folder).load()
+    assert set(tool.output_parameters["$defs"]) == {"pet", "Owner", "Address"}
+
+
 def test_a_broken_file_is_listed_and_read_once(folder):
     (folder / "broken.yaml").write_text("a: 1\n\tb: 2\n")
     loader, _ = loaded(folder, answering("broken.yaml"))

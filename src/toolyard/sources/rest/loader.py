@@ -188,6 +188,8 @@ class RESTToolLoader(ToolLoader):
             self._set_place(self.spec)
         root = self._path.parent if self._path is not None else None
         self._root = root if ref_root is None else Path(expand_place(ref_root, "ref_root"))
+        if isinstance(self.spec, Mapping) and self._root is not None:
+            self._path = self._root / "document"  # no file, but where its references begin
 
     def _set_place(self, spec: str | Path) -> None:
         text = str(spec)
@@ -248,11 +250,12 @@ class RESTToolLoader(ToolLoader):
             named = [*self._headers.items(), *parse_qsl(urlsplit(self._url).query)]
             sent = [part for item in named for part in find_credentials(*item)]
             return data, [*sent, *(() if credential is None else credential.secrets)]
-        if self._path is None:
+        if isinstance(self.spec, Mapping):
             try:
                 return msgspec.json.encode(self.spec), []
             except (TypeError, ValueError, RecursionError) as error:
                 raise MalformedSource(f"spec cannot be written as JSON: {error}", where=self.source) from None
+        assert self._path is not None
         return read_bytes(self._path, max_bytes=self._max_bytes), []
 
     def _make_settings(self) -> ReaderSettings:
