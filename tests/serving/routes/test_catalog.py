@@ -69,6 +69,7 @@ def test_namespaces_add_up_and_tags_narrow_down(yard):
     idle = yard.get("/v1/tools?namespace=othr&namespace=core&tag=nope").json
     assert idle["tools"] == []
     assert idle["notes"] == ["namespace: othr matches no tool; did you mean other?", "tag: nope matches no tool"]
+    assert len(yard.get("/v1/tools?" + "&".join(f"tag=no-{number}" for number in range(90))).json["notes"]) == 3
     assert set(both) == {"other::twice", "core::echo", "core::calc", "core::time_now"}
     assert names(yard.get("/v1/tools?tag=sums")) == ["desk::add", "desk::count"]
     assert names(yard.get("/v1/tools?tag=sums&tag=effects")) == ["desk::count"]

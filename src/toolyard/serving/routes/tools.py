@@ -126,7 +126,7 @@ class NativeListing(Shape):
     generation: Count
     search: Literal["hybrid", "lexical"] | UnsetType = UNSET
     notes: list[str] | UnsetType = UNSET
-    """Filters that match no tool, with the nearest one."""
+    """The first filters that match no tool, each with the nearest one."""
     next_cursor: str | UnsetType = UNSET
 
 
