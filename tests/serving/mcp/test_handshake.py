@@ -354,19 +354,19 @@ def test_mcp_can_be_disabled():
 @pytest.mark.parametrize(
     ("version", "kinds"),
     [
-        ("2024-11-05", ["text", "text", "text"]),
-        ("2025-03-26", ["text", "audio", "text"]),
-        ("2025-06-18", ["text", "audio", "resource_link"]),
+        ("2024-11-05", ["text", None, "text", "text"]),
+        ("2025-03-26", ["text", None, "audio", "text"]),
+        ("2025-06-18", ["text", None, "audio", "resource_link"]),
     ],
 )
 def test_blocks_that_a_version_lacks_are_sent_as_text(version, kinds):
     link = resource_link("file:///a", "a")
 
     def show() -> Content:
-        return Content([text("see"), audio(b"RIFF", "audio/wav"), link])
+        return Content([text("see"), {"odd": "block"}, audio(b"RIFF", "audio/wav"), link])
 
     with served(tools=[function_tool(show, namespace="desk")]) as found:
         blocks = read_result(Session(found, version).call("desk__show"))["content"]
-        assert [block["type"] for block in blocks] == kinds
+        assert [block.get("type") for block in blocks] == kinds
         last = blocks[-1]
         assert (json.loads(last["text"]) if last["type"] == "text" else last) == link

@@ -147,8 +147,10 @@ def fit_content(result: Json, version: str) -> Json:
     """The result with blocks that the version lacks as JSON text; its clients would reject the whole result."""
     if version >= max(_BLOCKS_SINCE.values()):
         return result
+    lacking = {kind for kind, since in _BLOCKS_SINCE.items() if since > version}
     blocks = [
-        block if _BLOCKS_SINCE.get(block["type"], "") <= version else {"type": "text", "text": encode(block).decode()}
+        # A tool may return any object as a block.
+        {"type": "text", "text": encode(block).decode()} if str(block.get("type")) in lacking else block
         for block in result["content"]
     ]
     return {**result, "content": blocks}
