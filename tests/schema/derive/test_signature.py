@@ -366,6 +366,13 @@ def test_a_parameter_that_json_has_no_form_for_keeps_its_default() -> None:
     assert run(derived, {"size": 1, "other": 3}) == [1, None, 2, {"other": 3}]
     assert derive(load, parameters={"type": "object"}).binding.left_out == ()
 
+    default: Any = Field(default=abs)  # Python would pass it as it is
+
+    def look(key: Callable[[int], int] = default) -> None: ...
+
+    with pytest.raises(DefinitionError, match="which JSON Schema cannot say"):
+        derive(look)
+
 
 def by_name(x: int, ctx: Any) -> Any:
     return x, ctx

@@ -252,9 +252,8 @@ def _describe_parameters(read: Outline, doc: DocInfo, *, has_schema: bool) -> Ar
 
 
 def _is_optional(item: Parameter) -> bool:
-    """True if calls by name may leave it to its default."""
-    declared = isinstance(item.default, FieldInfo) and item.default.is_required()
-    return not (item.required or item.positional or declared)
+    """True if calls by name may leave it to its default, which Python applies by itself: `Field(...)` is none."""
+    return not (item.required or item.positional or isinstance(item.default, FieldInfo))
 
 
 def _plan_arguments(
