@@ -98,6 +98,16 @@ def test_the_credential_of_an_api_is_for_its_calls_too_by_the_engine_rest_as_the
     assert read.engines["tools.registry[0]"].options == {"timeout": 5, "auth": auth}
 
 
+def test_sources_of_one_document_with_equal_credentials_have_one_engine(tmp_path):
+    spec = write(tmp_path / "pets.json", json.dumps({"openapi": "3.1.0", "info": {"title": "t", "version": "1"}}))
+    auth = {"type": "bearer", "token": "t-1-secret"}
+    for named in ({"engine": "web"}, {}):
+        sources = [{"type": "rest", "spec": str(spec), "namespace": name, "auth": auth, **named} for name in "ab"]
+        config = {"tools": {"registry": sources, "engines": {"web": {"type": "rest", "timeout": 5}}}}
+        assert {entry.engine for entry in read_config(config, base=Path()).loaders} == {"tools.registry[0]"}
+        survey(config)
+
+
 @pytest.mark.parametrize("engine", [{"type": "rest", "timeout": 5}, {"type": "lm", "lm_config": {"type": "schema"}}])
 def test_the_credential_of_an_api_goes_with_an_engine_that_it_names_and_that_has_none(engine, tmp_path, caplog):
     spec = {"openapi": "3.1.0", "info": {"title": "t", "version": "1"}, "paths": {}}

@@ -219,16 +219,13 @@ def read_anything(config: ConfigLike, *, env: Mapping[str, str] | None = None) -
     path = Path(expand_place(config, "config"))
     if file_of(path).suffix == ".py":
         return Config(where=str(path), base=Path(), loaders=[PluginEntry("python", {"target": str(path)}, str(path))])
-    document = read_config_file(path) if _may_be_config(path) else None
+    # Catalogs may have hundreds of megabytes and are parsed once, by their loader; configs are never that large.
+    is_short = not os.path.exists(path) or path.stat().st_size <= MAX_CONFIG_BYTES
+    document = read_config_file(path) if is_short else None
     if not is_config(document) or recognise_document(document) is not None:
         # Not the catalog's folder, since its path is already relative to the working directory.
         return Config(where=str(path), base=Path(), loaders=[PluginEntry("file", {"path": str(path)}, str(path))])
     return read_config(document, base=path.parent, where=str(path), env=env)
-
-
-def _may_be_config(path: Path) -> bool:
-    # Catalogs may have hundreds of megabytes and are parsed once, by their loader; configs are never that large.
-    return not os.path.exists(path) or path.stat().st_size <= MAX_CONFIG_BYTES
 
 
 class _ConfigReader:
@@ -298,8 +295,11 @@ class _ConfigReader:
         options = copied.options if copied is not None and copied.type == "rest" else {}
         if engine is not None and (engines[engine].type != "rest" or "auth" in options):
             return engine
-        name = where.removeprefix(f"{self.where}: ")
-        engines[name] = PluginEntry("rest", {**options, "auth": auth}, where, engine)
+        lent = PluginEntry("rest", {**options, "auth": auth}, where, engine or "rest")
+        # Sources with equal credentials share a copy: they may be namespaces of one document.
+        same = (name for name, entry in engines.items() if msgspec.structs.replace(entry, where=where) == lent)
+        name = next(same, where.removeprefix(f"{self.where}: "))
+        engines.setdefault(name, lent)
         return name
 
     def read_engines(self, block: Any) -> dict[str, PluginEntry]:
