@@ -56,6 +56,7 @@ def at(method, path, *arguments, lists=False):
         (("PUT", "/pet", "id"), ("replace", "n/pet", "id", ())),
         (("GET", "/settings"), ("get", "n/settings", None, ())),
         (("DELETE", "/users/all"), ("delete", "n/users", None, ())),
+        (("POST", "/users/all"), ("act", "n/users", None, ())),
         (("GET", "/pets/{petId}/all"), ("get", "n/pets/{}/all", None, ("petId",))),
         (("POST", "/pages.json"), ("create", "n/pages", None, ())),
         (("POST", "/projects/{id}/merge_requests"), ("create", "n/projects/{}/merge_requests", None, ("id",))),

@@ -313,7 +313,9 @@ def _role_by_last_word(
         lists = lists or (reader is not None and _may_list(tool.output_parameters))
         return Role("list" if lists else "get", kind, noun, scope=scope, single=not lists)
     if method == "post":
-        return Role("create", kind, noun, scope=scope)
+        # `POST /notifications/all` is for those that there are.
+        concerns_all = binding.path.endswith("/all") and parts[-1] != "all"
+        return Role("act" if concerns_all else "create", kind, noun, scope=scope)
     if key is None and method == "put" and reader is not None:
         key = _find_reader_key(tool, reader)
     if key is not None and key not in scope:
