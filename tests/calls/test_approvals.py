@@ -281,13 +281,13 @@ def test_an_approver_decides_at_once_and_the_record_says_so(sessions):
 
 
 async def test_an_async_approver_answers_threads_and_tasks_and_a_task_on_its_own_loop(sessions):
-    asked, answers = asyncio.Queue(), iter([True, False, OSError("secret")])
+    asked, answers = asyncio.Queue(), iter([True, False, OSError("secret"), asyncio.CancelledError()])
 
     async def approver(ask):
         if asyncio.get_running_loop() is loop:
             await asked.put(ask)
         answer = next(answers)
-        if isinstance(answer, Exception):
+        if isinstance(answer, BaseException):
             raise answer
         return answer
 
@@ -300,6 +300,22 @@ async def test_an_async_approver_answers_threads_and_tasks_and_a_task_on_its_own
         assert "was not approved" in refused.error and asked.qsize() == 1
         [failed] = await engine.aexecute("s", [call("pay", amount=7)])
         assert "asking failed with OSError" in failed.error and "secret" not in failed.error
+        [failed] = await engine.aexecute("s", [call("pay", amount=8)])
+        assert "asking failed with CancelledError" in failed.error
+
+
+@pytest.mark.parametrize(("answer", "state"), [(True, "approved"), (False, "denied")])
+async def test_a_call_that_is_cancelled_while_its_answer_is_recorded_uses_no_approval(tmp_path, answer, state):
+    async def approver(ask):
+        task.cancel()
+        return answer
+
+    policy = Policy([Rule("ask", "n::pay")], approver=approver)
+    with closing(engine_of(pay, policy=policy, sessions=Sessions(SqliteStore(tmp_path / "s.db")))) as engine:
+        task = asyncio.create_task(engine.aexecute("s", [call("pay", amount=5)]))
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert [one.state for one in engine.approvals.list().approvals] == [state] and PAID == []
 
 
 def test_somebody_else_may_decide_while_the_approver_thinks(sessions):

@@ -138,7 +138,8 @@ def _obtain_approval(
     if standing.state == "pending" and asked.policy.approver is not None:
         ask = Ask(bound.tool, session.key.session_id, bound.arguments, batch.mode, standing)
         answer = yield call_approver(path.approver_threads, partial(asked.policy.ask_approver, ask))
-        standing = yield offload(path.approver_threads, _record_answer, path, asked, answer, standing, draft)
+        record = partial(_record_answer, path, asked, answer, standing, draft)
+        standing = yield _use_store(path, record, undo=approvals.release)
     if trace is not None:
         trace.approval = standing.id
     if standing.state == "used":

@@ -412,7 +412,7 @@ class Policy:
     def check_answer(self, line: RuleLine, tool: Tool, answer: object) -> None:
         """Raise `Denied` unless the approver's answer, or the exception that it raised, is a yes."""
         name = tool.qualified_name
-        if isinstance(answer, Exception):
+        if isinstance(answer, BaseException):
             # Only the type: the message may quote the arguments. It is available as the cause.
             why = f"needs approval, and asking failed with {type(answer).__name__}"
             raise deny_call(name, line, why, "see the approver's own log, then call again") from answer

@@ -22,7 +22,7 @@ from toolyard.calls.invocation import Invocation
 from toolyard.loop.threads import Threads, await_future
 from toolyard.model.errors import CallError, CallTimeout, SyncInAsyncError
 from toolyard.model.tool import Effects
-from toolyard.registry.function_call import await_answer, make_tool_error
+from toolyard.registry.function_call import await_answer, is_cancelled, make_tool_error
 from toolyard.sessions.gate import Gate
 from toolyard.sessions.session import ENTERED_TURNS, EnteredTurn, Session
 from toolyard.sessions.sessions import Sessions
@@ -288,9 +288,15 @@ def call_approver(threads: Threads, approver: Callable[[], object]) -> Wait:
             return error
 
     async def suspend() -> object:
+        import asyncio
+
         try:
             answer = await await_future(threads.submit(approver))
             return await answer if isinstance(answer, Coroutine) else answer
+        except asyncio.CancelledError as error:
+            if is_cancelled():
+                raise
+            return error  # something that the approver awaited was cancelled, not this call
         except Exception as error:  # noqa: BLE001 - whatever it is, it is no yes
             return error
 

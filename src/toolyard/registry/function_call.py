@@ -158,11 +158,7 @@ async def await_answer(tool: Tool, work: Coroutine[Any, Any, Any], faults: tuple
             raise
         raise make_tool_error(tool, error) from error
     except asyncio.CancelledError as error:
-        task = asyncio.current_task()
-        cancelled = task is not None and task.cancelling()
-        # The task keeps the error, whose traceback refers to this frame: a reference cycle would keep arguments alive.
-        del task
-        if cancelled:
+        if is_cancelled():
             raise
         # This call was not cancelled; something that it awaited was.
         raise make_tool_error(tool, error) from error
@@ -171,6 +167,15 @@ async def await_answer(tool: Tool, work: Coroutine[Any, Any, Any], faults: tuple
             raise  # this coroutine is being closed, from outside of the task that ran it
         # Some, such as SystemExit, would end the loop and every other call on it; all would end the batch.
         raise make_tool_error(tool, error) from error
+
+
+def is_cancelled() -> bool:
+    """True if the current task is being cancelled itself, not only something that it awaited."""
+    import asyncio
+
+    # Not in the frame of the caller: the task keeps the error, whose traceback refers to that frame.
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _find_runner() -> int | None:

@@ -110,11 +110,10 @@ class SessionTurns(ABC):
 
         future = asyncio.wrap_future(self._threads.submit(work))
         cancelled = await wait_uncancelled(future)
-        value = future.result()
         if cancelled is None:
-            return value
-        if undo is not None:
-            await self.in_thread(lambda: undo(value))
+            return future.result()
+        if future.exception() is None and undo is not None:
+            await self.in_thread(lambda: undo(future.result()))
         raise cancelled
 
     def leave(self, session: Session) -> None:
