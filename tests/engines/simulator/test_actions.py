@@ -6,6 +6,7 @@ import pytest
 
 from toolyard import LMToolEngine, Policy, RestBinding, Rule, Tool, ToolCall, ToolRegistry
 from toolyard.engines.simulator.actions import find_changes, first_states
+from toolyard.engines.simulator.roles import role_of
 from toolyard.model.bindings import RestParameter
 from toolyard.words.identifiers import STATES_BY_ACTION
 
@@ -48,6 +49,15 @@ def test_a_new_entity_is_in_a_state_in_which_things_begin():
 
 def test_states_are_normalised_as_they_are_compared():
     assert all(state.isalpha() and state.islower() for states in STATES_BY_ACTION.values() for state in states)
+
+
+@pytest.mark.parametrize(
+    ("name", "argument", "effects"), [("resolve_dns", "host", "unknown"), ("close_order", "order_id", "read")]
+)
+def test_what_is_done_to_nothing_in_particular_or_only_reads_is_no_action(name, argument, effects):
+    tool = Tool(name, "n", parameters={"type": "object", "properties": {argument: TEXT}}, effects=effects)
+    role = role_of(tool, lists=False)
+    assert (role.verb, role.writes) == ("none", False)
 
 
 ORDER = {"type": "object", "properties": {"order_id": NUMBER, "status": one_of("shipped", "paid", "open", "refunded")}}

@@ -164,6 +164,8 @@ def role_of(tool: Tool, *, lists: bool, neighbours: Neighbours = NO_NEIGHBOURS) 
         role = _role_by_path(tool, drop_verb(tool.binding, neighbours.spoken), lists, neighbours)
     else:
         role = _role_by_name(tool, tool.name, "", lists)
+    if role.verb == "act" and tool.effects is Effects.READ:
+        role = Role()
     writes = tool.effects is Effects.WRITE or role.verb in ("create", "act")
     action = _find_action(tool) if role.verb == "act" else ""
     return msgspec.structs.replace(role, kind=_full_kind(tool, role.kind), writes=writes, action=action)
@@ -371,7 +373,7 @@ def _role_by_name(tool: Tool, name: str, context: str, lists: bool) -> Role:
     if verb == "list" and not lists and tool.output_parameters.get("properties"):
         verb = "get"
     if verb in ("get", "delete", "update", "replace", "act") and key is None:
-        return Role("act" if verb == "act" else "none")
+        return Role("act" if CRUD_BY_VERB.get(words[at]) == "act" else "none")
     keyed = verb not in ("create", "list")
     return Role(verb, noun, noun, key if keyed else None, fields_of(key, noun) if keyed and key else (), holder=holder)
 
