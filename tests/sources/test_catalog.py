@@ -70,6 +70,7 @@ def test_tools_with_something_around_them_are_read_and_what_is_not_is_told(tmp_p
         ({"git": {"a": {"parameters": []}, "b": B}}, ["git::a", "git::b"]),
         ({"a": {"filter": {"type": "object", "properties": {}}, "description": "d"}}, ["default::a"]),
         ({"function": [A]}, ["function::a"]),
+        ({"namespace": "video", "tools": [of_service("Vimeo")]}, ["video::find"]),
     ],
 )
 def test_lists_in_lists_and_groups_by_name_are_read(tmp_path, document, names):

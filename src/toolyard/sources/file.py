@@ -359,7 +359,7 @@ class _CatalogReader:
             elif isinstance(raw, str):
                 raw = read_embedded(raw, "{")
             if inner is None:
-                yield CatalogEntry(raw, f"{prefix}/{index}", _find_service(raw) or namespace, refused=refused)
+                yield CatalogEntry(raw, f"{prefix}/{index}", namespace or _find_service(raw), refused=refused)
             else:
                 yield from inner
 
