@@ -11,7 +11,7 @@ import pytest
 from pydantic import BaseModel, computed_field
 
 from engines.engine_support import SOON, Hung, call, registry_of, results_of
-from toolyard import DefinitionError, Policy, SessionError, ToolCall
+from toolyard import ConfigError, DefinitionError, Policy, SessionError, ToolCall
 from toolyard.calls.budgets import Budget
 from toolyard.engines.multi import MultiToolEngine
 from toolyard.engines.python import PythonToolEngine
@@ -108,6 +108,9 @@ async def test_callers_in_python_receive_progress_and_one_that_fails_to_take_it_
             (call("count").name, "LogLine"),
         ] * 2
         results += engine.execute("s", [call("count")], notify=lambda one: None)
+        for wrong in (5, asyncio.sleep):
+            with pytest.raises(ConfigError, match="notify must be a plain function"):
+                await engine.aexecute("s", [call("count")], notify=wrong)
     assert [result.result for result in results] == ["done"] * 3
     assert "notify or on_progress failed" in caplog.text
 

@@ -13,6 +13,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from inspect import iscoroutinefunction
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -25,6 +26,7 @@ from toolyard.model.call import Mode, Notice, ToolCall, ToolResult
 from toolyard.model.errors import (
     CallConflict,
     CallError,
+    ConfigError,
     DefinitionError,
     Denied,
     ErrorInfo,
@@ -213,10 +215,12 @@ class Batch(Conditions, eq=False):
         return None if left is None or left.done() else left
 
 
-def check_calls(calls: Sequence[ToolCall], timeout: float | None) -> None:
+def check_calls(calls: Sequence[ToolCall], timeout: float | None, notify: Listener | None = None) -> None:
     """Raise `DefinitionError` for mistakes that only the calling program can make, not the model."""
     if timeout is not None:
         check_timeout(timeout)
+    if notify is not None:
+        check_listener(notify, "notify")
     if isinstance(calls, ToolCall):
         raise DefinitionError("a batch is a list of ToolCall; put the one call into a list")
     for call in calls:
@@ -228,6 +232,12 @@ def check_calls(calls: Sequence[ToolCall], timeout: float | None) -> None:
             )
         if not isinstance(call.name, str) or not isinstance(call.call_id, str | None):
             raise DefinitionError(f"name and call_id of a ToolCall are text, not {call.name!r} and {call.call_id!r}")
+
+
+def check_listener(listener: object, option: str) -> None:
+    """Raise `ConfigError` unless it is a function; a coroutine would never be awaited."""
+    if not callable(listener) or iscoroutinefunction(listener):
+        raise ConfigError(f"{option} must be a plain function, not async; it may schedule a task on your loop")
 
 
 def check_timeout(timeout: float | None) -> None:

@@ -101,7 +101,7 @@ def batch_flow(
     """Take the turn, answer the calls in order, give it back."""
     if session.is_full and batch.mode == "execute":
         path.sessions.quota.check(session)
-    check_calls(calls, batch.timeout)
+    check_calls(calls, batch.timeout, batch.notify)
     take, turn, closed = None, None, False
     gate, sessions = session.gate, path.sessions
     if session.durable or session.is_over or gate.line:

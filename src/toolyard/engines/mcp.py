@@ -8,13 +8,12 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
-from inspect import iscoroutinefunction
 from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 from msgspec import Meta
 
-from toolyard.calls.batch import notify_safely
+from toolyard.calls.batch import check_listener, notify_safely
 from toolyard.calls.flow import drive_or_await
 from toolyard.calls.invocation import Invocation
 from toolyard.calls.result import redact_info
@@ -110,8 +109,8 @@ class MCPToolEngine(OutwardEngine):
             max_session_connections=max_session_connections,
             json_text=json_text,
         )
-        if on_progress is not None and (not callable(on_progress) or iscoroutinefunction(on_progress)):
-            raise ConfigError("on_progress must be a plain function, not async; it may schedule a task on your loop")
+        if on_progress is not None:
+            check_listener(on_progress, "on_progress")
         self.connection: Connection = connection
         self._on_progress = on_progress
         self._json_text = read["json_text"]
