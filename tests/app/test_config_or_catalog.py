@@ -83,9 +83,10 @@ def test_a_misspelt_file_is_refused_and_never_loaded_as_tools(tmp_path, text, sa
             read(path)
 
 
-def test_json_lines_are_a_catalog_whatever_the_file_is_called(tmp_path):
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+def test_json_lines_are_a_catalog_whatever_the_file_is_called(tmp_path, encoding):
     path = tmp_path / "tools.json"
-    path.write_text('{"name": "x"}\n{"name": "y"}\n')
+    path.write_text('{"name": "x"}\n{"name": "y"}\n', encoding)
     assert [tool.name for tool in build_registry(path)] == ["x", "y"]
 
 

@@ -136,7 +136,7 @@ def iter_json_lines(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 def is_json_lines(data: bytes) -> bool:
     """Whether a text, whatever its file is called, has one object per line."""
-    first, _, rest = data.lstrip().partition(b"\n")
+    first, _, rest = data.removeprefix(BOM).lstrip().partition(b"\n")
     return first[:1] == b"{" and first.rstrip()[-1:] == b"}" and rest.lstrip()[:1] == b"{"
 
 
