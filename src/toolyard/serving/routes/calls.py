@@ -41,7 +41,7 @@ _QUERY = (
     QueryParameter("mode", {"type": "string", "enum": ["execute", "simulate"]}, "Only calls of this kind."),
     QueryParameter("effect", {"type": "string", "enum": ["none", "done", "unknown"]}, "Effect of failed calls."),
     QueryParameter("effects", {"type": "string", "enum": ["read", "write", "unknown"]}, "Effects of the tools."),
-    QueryParameter("since", _TIME, f"Only calls that ended at this time or later: {TIMES}."),
+    QueryParameter("since", _TIME, f"Only calls that ended then or later: {TIMES}. UTC, unless it has an offset."),
     QueryParameter("until", _TIME, "Only calls that ended before this time."),
     QueryParameter("errors", {"type": "string", "enum": ["true", "false"]}, "Only failed calls."),
     limit_parameter("Calls"),
