@@ -91,7 +91,8 @@ def test_calls_survive_the_way_through_a_conversation(name, calls):
 
 @talking
 def test_a_history_is_a_conversation_in_which_every_call_has_its_own_id_and_its_result(name):
-    calls = [ToolCall("n::a", {"id": 1}), ToolCall("n::a", {"id": 2}, "call_0"), ToolCall("n::a", {"id": 3})]
+    ids = [None, "call_0", None, "call_0"]
+    calls = [ToolCall("n::a", {"id": number}, call_id) for number, call_id in enumerate(ids)]
     entries = [
         SimpleNamespace(tool_call=call, tool_output=ToolResult(call.call_id, call.name, call.arguments))
         for call in calls
@@ -100,8 +101,8 @@ def test_a_history_is_a_conversation_in_which_every_call_has_its_own_id_and_its_
     messages = dialect.format_history(entries)
     read = dialect.parse_calls(messages)
     assert [call.arguments for call in read] == [call.arguments for call in calls]
-    assert len({call.call_id for call in read}) == 3 and read[1].call_id == "call_0"
-    assert len(messages) == 6
+    assert len({call.call_id for call in read}) == 4 and read[1].call_id == "call_0"
+    assert len(messages) == 8
     assert all(str(messages).count(repr(call.call_id)) == 2 for call in read), "once at the call, once at the result"
 
 

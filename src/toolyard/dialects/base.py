@@ -125,10 +125,19 @@ class Dialect(ABC):
         raise self._no_conversation()
 
     def format_history(self, entries: Iterable[Recorded]) -> list[Json]:
-        """Return the messages of recorded calls, each call before its result. Calls without an id get their own."""
+        """Return the messages of recorded calls, each call before its result.
+
+        Calls without an id of their own get one; some providers count from zero in every answer.
+        """
         recorded = list(entries)
+        calls: list[ToolCall] = []
+        seen: set[str | None] = set()
+        for entry in recorded:
+            call = entry.tool_call
+            calls.append(replace(call, call_id=None) if call.call_id in seen else call)
+            seen.add(call.call_id)
         messages: list[Json] = []
-        for (call_id, call), entry in zip(assign_ids([one.tool_call for one in recorded]), recorded, strict=True):
+        for (call_id, call), entry in zip(assign_ids(calls), recorded, strict=True):
             messages += self.format_calls([replace(call, call_id=call_id)])
             messages += self.format_results([replace(entry.tool_output, call_id=call_id)])
         return messages
