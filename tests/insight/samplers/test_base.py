@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import re
 import subprocess
 import sys
@@ -240,8 +241,10 @@ def test_k_is_required():
     ],
 )
 def test_a_missing_artifact_names_the_enrichment_to_add(kind, artifact):
-    with pytest.raises(SamplingError, match=f"{kind} needs the artifact '{artifact}'.*add the enrichment '{artifact}'"):
+    told = f"{kind} needs the artifact '{artifact}'.*add the enrichment '{artifact}'"
+    with pytest.raises(SamplingError, match=told) as caught:
         get_tool_sampler(kind, registry=registry(5), k=2)
+    assert pickle.loads(pickle.dumps(caught.value)).artifact == artifact
 
 
 @pytest.mark.parametrize(

@@ -144,8 +144,8 @@ class SamplerOptionError(SamplingError, ConfigError):
 class MissingArtifactError(SamplerOptionError):
     """A sampler needs an artifact that no enrichment of the registry writes."""
 
-    def __init__(self, sampler: str, artifact: str) -> None:
-        super().__init__(explain_missing_artifact(sampler, artifact))
+    def __init__(self, message: str, artifact: str = "") -> None:
+        super().__init__(message)
         self.artifact = artifact
 
 
@@ -370,7 +370,7 @@ class ToolSampler(Generic[O]):
         """Raise if a required artifact is missing or lacks methods."""
         for artifact in self.required_artifacts:
             if artifact not in view.artifacts:
-                raise MissingArtifactError(self._display_name, artifact)
+                raise MissingArtifactError(explain_missing_artifact(self._display_name, artifact), artifact)
             made = view.artifacts[artifact]
             lacks = [name for name in _ASKED_OF.get(artifact, ()) if not callable(getattr(made, name, None))]
             if lacks:
