@@ -27,6 +27,7 @@ def test_filter_keeps_by_glob_on_the_qualified_name():
 
 
 def test_a_filter_tells_of_a_glob_that_matches_nothing(caplog):
+    assert names(FilterToolLoader(inner(), exclude=["ns::dle_*"])) == []
     assert names(FilterToolLoader(inner("get_a", "del_a"), exclude=["ns::dle_*", "ns::get_*"])) == ["ns::del_a"]
     assert [record.getMessage() for record in caplog.records] == [
         "inline: exclude: ns::dle_* matches no tool; did you mean ns::del_a?"
