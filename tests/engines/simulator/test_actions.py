@@ -24,6 +24,7 @@ def one_of(*values):
         ("cancel", {"status": one_of("open", "done")}, {"status": "open"}, {}),
         ("refund", {"status": TEXT}, {"status": "paid"}, {"status": "refunded"}),
         ("resolve", {}, {"ticketStatus": "Open"}, {"ticketStatus": "Resolved"}),
+        ("ship", {}, {"payment_status": "paid", "status": "open"}, {"status": "shipped"}),
         ("resume", {"state": one_of("paused", "running")}, {}, {"state": "running"}),
         ("close", {"state": TEXT}, {"state": "Ohio"}, {}),
         ("archive", {"archived": FLAG, "name": TEXT}, {"name": "archived"}, {"archived": True}),

@@ -35,11 +35,13 @@ def find_changes(action: str, known: Mapping[str, Any], nodes: Mapping[str, Node
     """
     states, opposite = STATES_BY_ACTION.get(action, ()), STATES_BY_ACTION.get(_OPPOSITES.get(action, ""), ())
     found: dict[str, Any] = {}
+    # A `payment_status` beside a `status` is about something else.
+    own = min((name for name in known if plain_letters(name).endswith("status")), key=len, default=None)
     for name in dict.fromkeys((*nodes, *known)):
         letters, old = plain_letters(name), known.get(name)
         if _is_state(letters):
             chosen = _choose(states, nodes.get(name))
-            if chosen is None and isinstance(old, str) and letters.endswith("status") and not _choices(nodes.get(name)):
+            if chosen is None and isinstance(old, str) and name == own and not _choices(nodes.get(name)):
                 chosen = next((_spell_like(old, state) for state in states), None)
             found |= {} if chosen is None else {name: chosen}
         elif (flag := letters.removeprefix("is")) in (*states, *opposite) and _is_flag(old, nodes.get(name)):
