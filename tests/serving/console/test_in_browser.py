@@ -363,6 +363,16 @@ def test_a_session_unfolds_call_by_call_and_is_forked(page, url):
     assert page.locator(".timeline details").count() == 5 and page.problems == []
 
 
+def test_the_focus_stays_on_its_call_when_others_come_in_above(page, url):
+    page.goto(f"{url}/console/calls")
+    page.keyboard.press("j")
+    rows, focused = page.locator("[data-rows] .row"), "document.activeElement.href"
+    shown, before = rows.count(), page.evaluate(focused)
+    httpx.post(f"{url}/v1/calls", json={"calls": [{"name": "core::echo", "arguments": {"text": "x"}}]}, verify=False)
+    expect(rows).to_have_count(shown + 1)
+    assert page.evaluate(focused) == before and page.problems == []
+
+
 def test_forks_can_be_collapsed(page, url):
     page.goto(f"{url}/console/sessions")
     again = page.get_by_role("link", name="visit again")

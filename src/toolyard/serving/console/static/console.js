@@ -36,7 +36,8 @@ function replaceParts(html, ids, onlyIfChanged = false) {
     for (const { id: inside } of open) byId(inside)?.parentElement.setAttribute("open", "");
   }
   if (found && page.title) document.title = page.title;
-  if (focused && !focused.isConnected) (byId(focused.id) ?? linkAt(row))?.focus({ preventScroll: true });
+  const same = (link) => link.href === focused.href;
+  if (focused && !focused.isConnected) (byId(focused.id) ?? links().find(same) ?? linkAt(row))?.focus({ preventScroll: true });
   const again = anchor && links().find((link) => link.href === href);
   if (again) scrollBy(0, topOf(again) - top);
   updateTimes();
