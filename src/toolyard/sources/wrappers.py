@@ -101,7 +101,7 @@ class FilterToolLoader(WrappedToolLoader):
         self.exclude = _read_globs(exclude, "exclude")
 
     def check(self, tools: list[Tool]) -> None:
-        """Warn of globs that match none of the tools, if there are any: these are usually misspelt."""
+        """Warn of globs that match none of the tools, which are usually misspelt."""
         names = {tool.qualified_name for tool in tools}
         for option, globs in (("include", self.include), ("exclude", self.exclude)) if names else ():
             for text in describe_idle(f"{self.source}: {option}", globs, names):
