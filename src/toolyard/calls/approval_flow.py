@@ -138,8 +138,9 @@ def _obtain_approval(
     if standing.state == "pending" and asked.policy.approver is not None:
         ask = Ask(bound.tool, session.key.session_id, bound.arguments, batch.mode, standing)
         answer = yield call_approver(path.approver_threads, partial(asked.policy.ask_approver, ask))
-        record = partial(_record_answer, path, asked, answer, standing, draft)
-        standing = yield _use_store(path, record, undo=approvals.release)
+        yield _use_store(path, partial(_record_answer, path, asked, answer, standing.id), is_long=True)
+        claimed = yield _use_store(path, partial(approvals.claim, draft), undo=approvals.release)
+        standing = claimed or (yield _use_store(path, partial(approvals.get, standing.id)))
     if trace is not None:
         trace.approval = standing.id
     if standing.state == "used":
@@ -180,19 +181,16 @@ def _draft_approval(path: CallPath, session: Session, call: ToolCall, asked: Nee
     )
 
 
-def _record_answer(
-    path: CallPath, asked: NeededApproval, answer: object, standing: Approval, draft: Approval
-) -> Approval:
+def _record_answer(path: CallPath, asked: NeededApproval, answer: object, approval_id: str) -> None:
     """Record what the policy's approver answered; a decision made elsewhere in the meantime wins."""
     try:
         asked.policy.check_answer(asked.line, asked.bound.tool, answer)
     except Denied as denied:
         with suppress(ApprovalError):
-            path.approvals.deny(standing.id, reason=str(denied), lasts=False)
+            path.approvals.deny(approval_id, reason=str(denied), lasts=False)
         raise
     with suppress(ApprovalError):
-        path.approvals.approve(standing.id)
-    return path.approvals.claim(draft) or path.approvals.get(standing.id)
+        path.approvals.approve(approval_id)
 
 
 def _use_store(
