@@ -84,7 +84,7 @@ class SourceReport(msgspec.Struct, frozen=True):
         return msgspec.to_builtins(plain)  # type: ignore[no-any-return]
 
 
-class LoadReport(msgspec.Struct, frozen=True):
+class LoadReport(msgspec.Struct, frozen=True, dict=True):
     """The reports of all sources of a registry, in load order."""
 
     sources: tuple[SourceReport, ...] = ()
@@ -106,7 +106,7 @@ class LoadReport(msgspec.Struct, frozen=True):
         """Rewrites of all sources."""
         return tuple(item for source in self.sources for item in source.rewrites)
 
-    @property
+    @cached_property
     def warnings(self) -> tuple[DefinitionWarning, ...]:
         """Warnings of all sources, and those about look-alike names among all their tools."""
         tools = [tool for source in self.sources for tool in getattr(source.warnings, "tools", ())]
