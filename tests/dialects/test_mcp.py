@@ -124,13 +124,14 @@ def test_patterns_of_output_schemas_that_javascript_refuses_are_left_out(pattern
 
 
 @pytest.mark.parametrize(
-    "part",
+    ("part", "left"),
     [
-        {"not": {"pattern": "(?i)^x-"}},
-        {"oneOf": [{"pattern": "(?i)^a"}, {"pattern": "(?i)^b"}]},
-        {"patternProperties": {"(?i)^x-": {}}, "additionalProperties": False},
+        ({"not": {"pattern": "(?i)^x-"}}, {}),
+        ({"oneOf": [{"pattern": "(?i)^a"}, {"pattern": "(?i)^b"}]}, {}),
+        ({"patternProperties": {"(?i)^x-": {}}, "additionalProperties": False}, {}),
+        ({"allOf": [{"patternProperties": {"(?i)^x-": {}}}], "unevaluatedProperties": False}, {"allOf": [{}]}),
     ],
 )
-def test_an_output_schema_without_such_patterns_allows_all_that_it_allowed(part):
+def test_an_output_schema_without_such_patterns_allows_all_that_it_allowed(part, left):
     tool = Tool("a", "n", output_parameters={"type": "object", "properties": {"b": {"title": "B", **part}}})
-    assert McpDialect([tool]).format_tools()[0]["outputSchema"]["properties"] == {"b": {"title": "B"}}
+    assert McpDialect([tool]).format_tools()[0]["outputSchema"]["properties"] == {"b": {"title": "B", **left}}

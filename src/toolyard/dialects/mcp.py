@@ -77,9 +77,9 @@ def _drop_patterns(schema: Schema, log: ChangeLog) -> Schema:
 
     def convert(part: Schema) -> Schema:
         out = map_children(part, convert)
-        dropped = {key for key in _NARROWED if out.get(key) != part.get(key)}
+        dropped = {"unevaluatedProperties", *(key for key in _NARROWED if out.get(key) != part.get(key))}
         if not _is_portable(part):
-            dropped |= {"pattern", "patternProperties", "additionalProperties", "unevaluatedProperties"}
+            dropped |= {"pattern", "patternProperties", "additionalProperties"}
         return {key: value for key, value in out.items() if key not in dropped}
 
     log.add((), "patterns left out of the output schema: some clients cannot compile them")
