@@ -347,11 +347,15 @@ def test_a_required_argument_beside_the_path_of_a_collection_selects_one_as_it_d
     assert refused(engine, "show", **whose)
 
 
-def test_an_argument_that_is_an_array_selects_several_though_it_has_the_name_of_an_id():
-    several = {"type": "array", "items": TEXT}
-    show = taking(
-        operation("show", "GET", "/renders", an_object(renders={"type": "array", "items": THING})), id=several
-    )
+@pytest.mark.parametrize(
+    ("taken", "shown"),
+    [
+        ({"type": "array", "items": TEXT}, an_object(renders={"type": "array", "items": THING})),
+        (TEXT, {"type": "array", "items": THING}),
+    ],
+)
+def test_where_an_argument_or_the_answer_is_an_array_an_id_may_select_several(taken, shown):
+    show = taking(operation("show", "GET", "/renders", shown), id=taken)
     tools = [
         dataclasses.replace(show, parameters={**show.parameters, "required": ["id"]}),
         operation("make", "POST", "/renders", THING, an_object(title=TEXT)),

@@ -95,6 +95,8 @@ def find_neighbours(tools: Iterable[Tool]) -> Neighbours:
 
 def _requires_key(tool: Tool, binding: RestBinding) -> bool:
     """True for a GET that selects one entity by a required argument beside its path: `/keys?id={id}`."""
+    if tool.output_parameters.get("type") == "array":
+        return False  # it lists those with that id
     key = _find_key(tool, noun_of(_split_path(binding.path)), loose=False)
     return key in (tool.parameters.get("required") or ()) and f"{{{key}}}" not in binding.path
 
