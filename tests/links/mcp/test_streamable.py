@@ -24,6 +24,7 @@ from links.mcp.web_server import (
     text,
     until_closed,
 )
+from toolyard.links.mcp.errors import RequestRefused
 from toolyard.links.mcp.web import Web
 from toolyard.model.bindings import McpServer
 from toolyard.model.call import LogLine
@@ -139,11 +140,14 @@ def test_statuses_are_told_in_our_words_and_hurt_only_their_call(modern, links, 
     assert works(link) and link.state == "up"
 
 
-def test_a_server_with_prompts_or_resources_alone_has_no_tools(web, links):
-    web.methods["tools/list"] = respond_rpc_error(-32601, "Method not found")
-    listing = links(server_at(web)).list_tools()
+def test_a_server_with_prompts_or_resources_alone_has_no_tools_unless_it_says_so(legacy, modern, links):
+    for server in (legacy, modern):
+        server.methods["tools/list"] = respond_rpc_error(-32601, "Method not found")
+    listing = links(server_at(legacy)).list_tools()
     assert (listing.tools, listing.complete) == ([], True)
     assert "has no tools" in listing.notes[0]
+    with pytest.raises(RequestRefused, match="Method not found"):
+        links(server_at(modern)).list_tools()
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,8 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True):
     modern: bool
     announces_tools: bool
     """Whether the server sends notifications when its tools change."""
+    claims_tools: bool
+    """Whether the server says that it has tools."""
 
 
 def make_meta(capabilities: dict[str, Any], version: str = STATELESS) -> dict[str, Any]:
@@ -162,7 +164,7 @@ class Connection:
         try:
             return await self._list_pages(deadline)
         except RequestRefused as error:
-            if error.number != METHOD_NOT_FOUND:
+            if error.number != METHOD_NOT_FOUND or self.agreement.claims_tools:
                 raise
             note = "the server has no tools (it does not know tools/list); its prompts and resources are not read"
             return Listing(tools=[], complete=True, notes=[note])

@@ -277,7 +277,7 @@ def _make_agreement(version: str, modern: bool, result: dict[str, Any]) -> Agree
     capabilities = result.get("capabilities")
     tools = capabilities.get("tools") if isinstance(capabilities, dict) else None
     announces_tools = isinstance(tools, dict) and tools.get("listChanged") is True
-    return Agreement(version=version, modern=modern, announces_tools=announces_tools)
+    return Agreement(version=version, modern=modern, announces_tools=announces_tools, claims_tools=tools is not None)
 
 
 def _supported_versions(error: RequestRefused) -> list[Any]:
