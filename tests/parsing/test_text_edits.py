@@ -170,7 +170,7 @@ ITEMS = st.lists(
 )
 
 
-@example(items=[{}], item={"_": ["0E0", "1e999", "0o7"]}, flow=False, style=None)
+@example(items=[{}], item={"_": ["0E0", "1e999", "0o7", "a\u2028b\x85c\nd"]}, flow=False, style=None)
 @given(items=ITEMS, item=st.dictionaries(st.text("abc_", min_size=1), WORDS | st.lists(WORDS, max_size=2), min_size=1),
        flow=st.sampled_from([True, False, None]), style=st.sampled_from([None, "|", '"', ">"]))  # fmt: skip
 def test_a_list_of_any_form_takes_any_item(items, item, flow, style):

@@ -212,6 +212,8 @@ def _draw(registry: ToolRegistry, kind: str, count: int, options: dict[str, Any]
         outputs = [OutputParametersEnrichment(lm_config={"type": "schema"})] if error.artifact == "dataflow" else []
         with working(f"making {error.artifact}"):
             registry.enrich(*outputs, ENRICHMENTS.create(error.artifact))
+        if error.artifact not in registry.artifacts:
+            raise
     return _draw(registry, kind, count, options)
 
 

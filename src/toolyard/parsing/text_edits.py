@@ -276,11 +276,11 @@ def _append_json(text: str, path: Sequence[str], item: Any) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes texts that are something else in YAML 1.2, such as 1e3; PyYAML quotes those of YAML 1.1."""
+    """Quotes texts that are something else in YAML 1.2, such as 1e3, and unusual line ends; PyYAML goes by YAML 1.1."""
 
     def represent_text(self, text: str) -> ScalarNode:
         try:
-            is_text = plain_scalar(text) == text
+            is_text = text.isprintable() and plain_scalar(text) == text
         except ValueError:
             is_text = False
         return self.represent_scalar(f"{CORE_TAG}str", text, style=None if is_text else '"')
