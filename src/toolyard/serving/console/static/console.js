@@ -290,9 +290,17 @@ class LivePart extends HTMLElement {
     const ids = this.dataset.swap.split(" ");
     const writing = document.activeElement?.matches("input, textarea, select") && ids.some((id) => byId(id)?.contains(document.activeElement));
     if (document.hidden || writing || document.querySelector("form[data-busy]")) return;
+    // One request at a time: an older answer that comes later would undo a newer one.
+    this.isStale = true;
+    if (this.isFetching) return;
+    this.isFetching = true;
     try {
-      await swap(location.href, ids, { onlyIfChanged: true });
+      while (this.isStale) {
+        this.isStale = false;
+        await swap(location.href, ids, { onlyIfChanged: true });
+      }
     } catch { /* the next poll or event retries */ }
+    this.isFetching = false;
   }
 }
 
