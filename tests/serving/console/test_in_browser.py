@@ -368,7 +368,9 @@ def test_the_focus_stays_on_its_call_when_others_come_in_above(page, url):
     page.keyboard.press("j")
     rows, focused = page.locator("[data-rows] .row"), "document.activeElement.href"
     shown, before = rows.count(), page.evaluate(focused)
-    httpx.post(f"{url}/v1/calls", json={"calls": [{"name": "core::echo", "arguments": {"text": "x"}}]}, verify=False)
+    call = {"name": "core::echo", "arguments": {"text": "x"}}
+    assert httpx.post(f"{url}/v1/calls", json={"calls": [call]}, verify=False).status_code == 200
+    page.evaluate("document.querySelector('[data-swap]').swapIn()")
     expect(rows).to_have_count(shown + 1)
     assert page.evaluate(focused) == before and page.problems == []
 
